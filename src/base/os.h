@@ -1,0 +1,46 @@
+/* base: what the operating system is asked for outside of sources, facts, engines and devices. Implemented in os_*.c, each
+ * with a portable path. Nothing here touches a heft handle: the command line uses it too. */
+#ifndef HEFT_BASE_OS_H
+#define HEFT_BASE_OS_H
+
+#include "heft/core.h"
+
+/* ---- os_memory.c ---- */
+size_t heft__os_page_size(void);
+/* Fresh zeroed pages, 2 MiB-aligned, huge pages asked for where the system has them. NULL on failure. */
+void *heft__os_pages(size_t nbytes);
+void heft__os_pages_free(void *ptr, size_t nbytes);
+/* Random bytes for hash seeds; falls back to clock and addresses. Never fails. */
+void heft__os_random(void *dst, size_t nbytes);
+/* Bytes of memory that can be had without swapping (MemAvailable), or HEFT_NONE when unknown. */
+uint64_t heft__os_free_memory(void);
+uint32_t heft__os_usable_cpus(void);
+double heft__os_seconds(void); /* monotonic */
+
+/* ---- os_terminal.c ---- */
+bool heft__os_is_terminal(int fd);
+uint32_t heft__os_terminal_width(int fd); /* columns, 80 when unknown */
+void heft__os_quiet_sigpipe(void);        /* SIGPIPE as the system's default: a closed pipe ends the program in silence */
+/* SIGINT and SIGTERM: removes the output file in progress (async-signal-safe), then dies of the signal or sets the flag
+ * that heft__os_interrupted returns. */
+void heft__os_catch_interrupt(void);
+bool heft__os_interrupted(void);
+
+/* ---- os_output.c: files that the command line writes ---- */
+typedef struct heft__output heft__output;
+/* "-" is standard output. A regular target is written beside itself under a temporary name (.heft-*.tmp) and renamed by
+ * _commit; an existing one is EXISTS unless `force`. A pipe or device is written in place. */
+heft_status heft__output_open(const char *path, bool force, heft__output **out, heft_error *err);
+heft_status heft__output_write(heft__output *out, const void *data, size_t nbytes, heft_error *err);
+heft_status heft__output_commit(heft__output *out, heft_error *err); /* fsync, rename, close; frees in any case */
+void heft__output_abort(heft__output *out);                          /* removes the temporary file; NULL does nothing */
+
+/* ---- os_input.c: descriptor 0 and folders ---- */
+/* True if descriptor `fd` is a regular file, so that heft_source_open_fd can use it in place. */
+bool heft__os_is_regular(int fd);
+bool heft__os_is_directory(const char *path);
+/* Reads a descriptor to its end into *data (free with heft__free(&heft__default_allocator, data, *nbytes)); more than
+ * `limit` bytes is LIMIT. */
+heft_status heft__os_read_all(int fd, uint64_t limit, void **data, uint64_t *nbytes, heft_error *err);
+
+#endif

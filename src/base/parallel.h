@@ -1,0 +1,16 @@
+/* base: a crew of threads for one job. No threads outlive the call; nothing is global. */
+#ifndef HEFT_BASE_PARALLEL_H
+#define HEFT_BASE_PARALLEL_H
+
+#include "heft/core.h"
+
+/* Calls fn(ctx, 0) ... fn(ctx, workers - 1), one of them (0) on the caller's thread, the others on threads of their own, and
+ * returns when all have. Threads block all signals and have an explicit stack size. Where a thread cannot be made the
+ * remaining calls are left out: the work must be drawn from a shared cursor, so that any one worker can finish it.
+ * Returns the number of calls made, at least 1. */
+uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx);
+
+/* min(4, CPUs that this process may use: affinity and cgroup quota), at least 1. */
+uint32_t heft__default_workers(void);
+
+#endif
