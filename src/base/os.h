@@ -5,6 +5,17 @@
 
 #include "heft/core.h"
 
+/* What a test may pretend: one atomic pointer, never set outside of tests. NULL restores the real system. */
+typedef struct heft__os_traits {
+    const char *root;    /* put before /proc and cgroup paths: a folder of made-up ones */
+    bool plain_pages;    /* no huge pages */
+    bool plain_random;   /* no random source of the system */
+    bool plain_affinity; /* CPUs are counted without affinity */
+    bool plain_rename;   /* no rename that refuses to replace */
+} heft__os_traits;
+const heft__os_traits *heft__os_traits_get(void);
+void heft__os_traits_replace(const heft__os_traits *traits);
+
 /* ---- os_memory.c ---- */
 size_t heft__os_page_size(void);
 /* Fresh zeroed pages, 2 MiB-aligned, huge pages asked for where the system has them. NULL on failure. */
@@ -12,10 +23,14 @@ void *heft__os_pages(size_t nbytes);
 void heft__os_pages_free(void *ptr, size_t nbytes);
 /* Random bytes for hash seeds; falls back to clock and addresses. Never fails. */
 void heft__os_random(void *dst, size_t nbytes);
-/* Bytes of memory that can be had without swapping (MemAvailable), or HEFT_NONE when unknown. */
-uint64_t heft__os_free_memory(void);
-uint32_t heft__os_usable_cpus(void);
 double heft__os_seconds(void); /* monotonic */
+
+/* ---- os_limits.c ---- */
+/* Bytes of memory that can be had without swapping: MemAvailable, or less by a limit of the process's control groups;
+ * HEFT_NONE when unknown. */
+uint64_t heft__os_free_memory(void);
+/* CPUs by affinity and by the CPU quota of the control groups, at least 1. Reads several small files: not for hot paths. */
+uint32_t heft__os_usable_cpus(void);
 
 /* ---- os_terminal.c ---- */
 bool heft__os_is_terminal(int fd);

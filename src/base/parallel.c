@@ -1,0 +1,63 @@
+/* base: a crew of threads for one job. */
+#include "base/parallel.h"
+
+#include "base/os.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+
+/* More threads than this never help and would only cost stacks. */
+enum { PARALLEL_MOST = 256 };
+/* Explicit, because the default follows a user's ulimit; workers keep their large buffers elsewhere. */
+#define PARALLEL_STACK ((size_t)512 << 10)
+
+typedef struct parallel_job {
+    void (*fn)(void *ctx, uint32_t worker);
+    void *ctx;
+    uint32_t worker;
+    pthread_t thread;
+} parallel_job;
+
+static void *parallel_main(void *arg) {
+    parallel_job *job = arg;
+    job->fn(job->ctx, job->worker);
+    return NULL;
+}
+
+/* Starts jobs 1 to workers - 1 until one fails; the number of jobs that run, the caller's included. */
+static uint32_t parallel_start(parallel_job *jobs, uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr) != 0) return 1;
+    size_t stack = PARALLEL_STACK;
+#if defined(PTHREAD_STACK_MIN)
+    if (stack < (size_t)PTHREAD_STACK_MIN) stack = (size_t)PTHREAD_STACK_MIN;
+#endif
+    sigset_t all, before;
+    sigfillset(&all);
+    /* Threads inherit the mask: signals of the program go to threads of the program. */
+    bool masked = pthread_attr_setstacksize(&attr, stack) == 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+    uint32_t made = 1;
+    while (masked && made < workers) {
+        jobs[made] = (parallel_job){.fn = fn, .ctx = ctx, .worker = made};
+        if (pthread_create(&jobs[made].thread, &attr, parallel_main, &jobs[made]) != 0) break;
+        made++;
+    }
+    if (masked) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return made;
+}
+
+uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
+    parallel_job jobs[PARALLEL_MOST];
+    if (workers > PARALLEL_MOST) workers = PARALLEL_MOST;
+    uint32_t made = workers > 1 ? parallel_start(jobs, workers, fn, ctx) : 1;
+    fn(ctx, 0);
+    for (uint32_t i = 1; i < made; i++) pthread_join(jobs[i].thread, NULL);
+    return made;
+}
+
+uint32_t heft__default_workers(void) {
+    uint32_t cpus = heft__os_usable_cpus();
+    return cpus < 4 ? cpus : 4;
+}
