@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- globs: `*` any run (dots too), `?` one byte, `[...]` set (`!` or `^` negates, ranges), `\` escape ---- */
+/* ---- globs: `*` any run (dots too), `?` one byte, `[...]` one byte of a set (`!` or `^` negates, a-z is a range, a `]` that
+ * comes first and a `-` that comes first or last are themselves), `\` escape, also in sets. All by bytes. ---- */
 
 /* SIZE_MAX if the glob is well formed, else the offset of the fault, and *why (static text). */
 size_t heft__glob_check(const char *glob, size_t glob_len, const char **why);
-/* Whole-name match of a well-formed glob; O(glob x name) time, constant memory. */
+/* Whole-name match; O(glob x name) time, constant memory. An ill-formed glob matches nothing at its fault. */
 bool heft__glob_match(const char *glob, size_t glob_len, const char *name, size_t name_len);
 
 /* ---- natural order: runs of digits compare as numbers of any length, the rest by bytes, ties by bytes. <0, 0, >0 ---- */
@@ -19,15 +20,21 @@ int heft__natural_compare(const char *a, size_t a_len, const char *b, size_t b_l
 /* Plain byte order: memcmp, then length. */
 int heft__bytes_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 
-/* ---- escaping for terminals and messages: bytes below 0x20, 0x7F, C1 controls, bidirectional marks and bytes that are not
- * UTF-8 become \n, \t, \xHH or \u{HHHH}; a backslash is doubled only where `quote` is set ---- */
+/* ---- escaping for terminals and messages. Escaped are: bytes below 0x20 and 0x7F (\n, \t, \r, else \xHH), bytes that are
+ * not UTF-8 (\xHH), and as \u{HHHH} the C1 controls, line and paragraph separators, bidirectional marks, embeddings,
+ * overrides and isolates, and what cannot be seen (zero-width characters, joiners, soft hyphen, tags, byte order mark):
+ * with them two different names would look the same. A backslash stays as it is: this form is for reading, JSON is for
+ * machines. ---- */
 
 /* Writes at most `size` bytes with the final NUL; too long ends in U+2026. Returns the length written. */
 size_t heft__escape(char *dst, size_t size, const char *text, size_t len);
 /* Bytes that the whole escaped text needs without the NUL. */
 size_t heft__escape_length(const char *text, size_t len);
 
-/* ---- similarity: edit distance (Damerau, capped at `limit` + 1), bounded memory: names above 256 bytes use their ends ---- */
+/* ---- similarity ---- */
+
+/* Edit distance (insert, delete, replace, swap neighbours), exact up to `limit` (at most 512), else limit + 1. What is left
+ * of a name without the common start and end is cut to its last 256 bytes, so memory is bounded and the result a hint. */
 uint32_t heft__edit_distance(const char *a, size_t a_len, const char *b, size_t b_len, uint32_t limit);
 
 #endif

@@ -8,6 +8,9 @@
 /* The offset of the first byte of the first bad sequence, or `len` if all is well. Vectorised for ASCII. */
 size_t heft__utf8_check(const char *text, size_t len);
 
+/* The same without vector instructions: what other processors run, and a second opinion for the tests. */
+size_t heft__utf8_check_portable(const char *text, size_t len);
+
 /* Decodes one character of valid UTF-8 at text[0..len), len > 0: its code point, and its bytes in *nbytes. A bad sequence
  * gives U+FFFD and 1. */
 uint32_t heft__utf8_decode(const char *text, size_t len, size_t *nbytes);
