@@ -1,4 +1,5 @@
-/* heft/archives.h: an opened checkpoint. One file, a sharded directory, an index, a glob, a list: one object. */
+/* heft/archives.h: an opened checkpoint. One file, a sharded directory, an index, a glob, a
+ * list: one object. */
 #ifndef HEFT_ARCHIVES_H
 #define HEFT_ARCHIVES_H
 
@@ -9,8 +10,9 @@
 extern "C" {
 #endif
 
-/* A frozen, reference-counted catalog of tensors. It never changes after it is opened, so any number of threads share
- * it without locks. Views, plans and buffers made from it hold what they need of it alive only where they say so. */
+/* A frozen, reference-counted catalog of tensors. It never changes after it is opened, so any
+ * number of threads share it without locks. Views, plans and buffers made from it hold what
+ * they need of it alive only where they say so. */
 typedef struct heft_archive heft_archive;
 
 /* Faults of files, warnings and notes in one list. Lives as long as what it came from. */
@@ -18,7 +20,8 @@ typedef struct heft_report heft_report;
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Bits of `lenient`: each admits one deviation from the format and turns it into a warning with a byte offset. */
+/* Bits of `lenient`: each admits one deviation from the format and turns it into a warning with
+ * a byte offset. */
 #define HEFT_LENIENT_DUPLICATE_NAME UINT32_C(1) /* last entry wins, the loser's bytes do not count */
 #define HEFT_LENIENT_ARRAY_ENTRY UINT32_C(2)    /* an entry written as [dtype, shape, offsets] */
 #define HEFT_LENIENT_OBJECT_DTYPE UINT32_C(4)   /* a dtype written as {"F32": null} */
@@ -41,8 +44,9 @@ typedef uint32_t heft_links;
 #define HEFT_LINKS_FOLLOW UINT32_C(0)  /* anywhere (default: Hub caches link snapshots to blobs) */
 #define HEFT_LINKS_BENEATH UINT32_C(1) /* only inside the directory, or the repository's cache folder: else PERMISSION */
 
-/* Options of opening. Zero in any field is its default; set struct_size = sizeof(heft_open_options); NULL is all
- * defaults; an unknown non-zero tail is INVALID_ARGUMENT. Copied at the call. */
+/* Options of opening. Zero in any field is its default; set struct_size =
+ * sizeof(heft_open_options); NULL is all defaults; an unknown non-zero tail is
+ * INVALID_ARGUMENT. Copied at the call. */
 typedef struct heft_open_options {
     size_t struct_size;
     uint64_t max_header_nbytes; /* per file; 0: 100,000,000, as the reference */
@@ -57,18 +61,22 @@ typedef struct heft_open_options {
     const heft_allocator *allocator; /* copied; NULL: malloc and, for large blocks, huge pages of the system */
 } heft_open_options;
 
-/* Opens a checkpoint: a file of any name, a model directory, an index file (*.index.json), or a glob that ends a path
- * ("dir/model-*.safetensors", resolved only if no file has that very name). Reads headers only: of a local
- * safetensors file at most 8 + n bytes in at most two reads; no tensor byte. On success *out holds one reference.
- * A directory is resolved in the order of docs/formats/sharded.md; a Hub cache folder (models--org--name) is followed
- * through refs/main to its snapshot.
- * Errors: NOT_FOUND, PERMISSION, IO, INVALID_ARGUMENT (NOT_REGULAR, options), CORRUPT, UNSUPPORTED, LIMIT (a header
- * above max_header_nbytes), MISMATCH (an interrupted save), OUT_OF_MEMORY. Of several faults of a set the first is
- * reported and `more` counts the rest; heft_check lists all. Thread rule: any thread. */
+/* Opens a checkpoint: a file of any name, a model directory, an index file (*.index.json), or a
+ * glob that ends a path ("dir/model-*.safetensors", resolved only if no file has that very
+ * name). Reads headers only: of a local safetensors file at most 8 + n bytes in at most two
+ * reads; no tensor byte. On success *out holds one reference. A directory is resolved in the
+ * order of docs/formats/sharded.md; a Hub cache folder (models--org--name) is followed through
+ * refs/main to its snapshot.
+ * Errors: NOT_FOUND, PERMISSION, IO, INVALID_ARGUMENT (NOT_REGULAR, options), CORRUPT,
+ * UNSUPPORTED, LIMIT (a header above max_header_nbytes), MISMATCH (an interrupted save),
+ * OUT_OF_MEMORY. Of several faults of a set the first is reported and `more` counts the rest;
+ * heft_check lists all.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_open(const char *path, const heft_open_options *options, heft_archive **out,
                                        heft_error *err);
 
-/* The same for a list of files that are one set, in this order. One name in two files is CORRUPT.
+/* The same for a list of files that are one set, in this order. One name in two files is
+ * CORRUPT.
  * Errors and thread rule: as heft_archive_open. */
 HEFT_API heft_status heft_archive_open_files(const char *const *paths, size_t npaths, const heft_open_options *options,
                                              heft_archive **out, heft_error *err);
@@ -78,7 +86,8 @@ HEFT_API heft_status heft_archive_open_files(const char *const *paths, size_t np
 HEFT_API heft_status heft_archive_open_source(heft_source *source, const heft_open_options *options, heft_archive **out,
                                               heft_error *err);
 
-/* One more reference / one less; the last one frees. heft_archive_unref(NULL) does nothing. Thread rule: any thread. */
+/* One more reference / one less; the last one frees. heft_archive_unref(NULL) does nothing.
+ * Thread rule: any thread. */
 HEFT_API heft_archive *heft_archive_ref(heft_archive *archive);
 HEFT_API void heft_archive_unref(heft_archive *archive);
 
@@ -99,14 +108,18 @@ typedef struct heft_tensor {
     uint64_t offset;        /* absolute byte offset in that file */
 } heft_tensor;
 
-/* Number of visible tensors. Thread rule: any thread. */
+/* Number of visible tensors.
+ * Thread rule: any thread. */
 HEFT_API uint64_t heft_archive_count(const heft_archive *archive);
 
-/* Fills *out for tensor `id`. Errors: INVALID_ARGUMENT (id out of range). Thread rule: any thread. */
+/* Fills *out for tensor `id`.
+ * Errors: INVALID_ARGUMENT (id out of range).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_get(const heft_archive *archive, uint64_t id, heft_tensor *out, heft_error *err);
 
 /* Finds a tensor by its exact name, in O(1). `name_len` may be SIZE_MAX for strlen(name).
- * Errors: NOT_FOUND (the message offers the nearest names). Thread rule: any thread. */
+ * Errors: NOT_FOUND (the message offers the nearest names).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_find(const heft_archive *archive, const char *name, size_t name_len, uint64_t *id,
                                        heft_error *err);
 
@@ -116,15 +129,18 @@ typedef uint32_t heft_order;
 #define HEFT_ORDER_NATURAL UINT32_C(1) /* digits as numbers: layers.2 before layers.10; ties by bytes */
 #define HEFT_ORDER_FILE UINT32_C(2)    /* id order */
 
-/* All ids in an order: *ids points to heft_archive_count() of them and lives as long as the archive. Made at the first
- * call, without a lock. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT. Thread rule: any thread. */
+/* All ids in an order: *ids points to heft_archive_count() of them and lives as long as the
+ * archive. Made at the first call, without a lock.
+ * Errors: OUT_OF_MEMORY, INVALID_ARGUMENT.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_order(const heft_archive *archive, heft_order order, const uint64_t **ids,
                                         heft_error *err);
 
 /* ---- selecting --------------------------------------------------------------------------------------------------- */
 
-/* Which tensors: those that match any include glob (all if there is none) and a prefix (all if there is none), no
- * exclude glob, and the predicate. Globs: `*` any run, `?` one byte, `[...]` set, `\` escape; the whole name matches. */
+/* Which tensors: those that match any include glob (all if there is none) and a prefix (all if
+ * there is none), no exclude glob, and the predicate. Globs: `*` any run, `?` one byte, `[...]`
+ * set, `\` escape; the whole name matches. */
 typedef struct heft_selection {
     size_t struct_size;
     const char *const *include;
@@ -138,14 +154,16 @@ typedef struct heft_selection {
     heft_order order; /* of the result */
 } heft_selection;
 
-/* The ids that a selection keeps: *ids is a block of *nids uint64_t in *out (release it). A glob or prefix that matches
- * nothing is no error. NULL selects all.
- * Errors: INVALID_ARGUMENT (a malformed glob, with its offset), OUT_OF_MEMORY. Thread rule: any thread. */
+/* The ids that a selection keeps: *ids is a block of *nids uint64_t in *out (release it). A
+ * glob or prefix that matches nothing is no error. NULL selects all.
+ * Errors: INVALID_ARGUMENT (a malformed glob, with its offset), OUT_OF_MEMORY.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_select(const heft_archive *archive, const heft_selection *selection,
                                          heft_buffer *out, uint64_t *nids, heft_error *err);
 
-/* True if `name` matches `glob` as a selection would. *err says why a malformed glob is refused (INVALID_ARGUMENT).
- * Linear time in the length of the name times the glob. Thread rule: any thread. */
+/* True if `name` matches `glob` as a selection would. *err says why a malformed glob is refused
+ * (INVALID_ARGUMENT). Linear time in the length of the name times the glob.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_glob_match(const char *glob, const char *name, size_t name_len, bool *matches,
                                      heft_error *err);
 
@@ -163,15 +181,20 @@ typedef struct heft_file {
     bool has_metadata;       /* false: absent or null; true with no pairs: empty */
 } heft_file;
 
-/* Number of files; the files. Errors: INVALID_ARGUMENT (index out of range). Thread rule: any thread. */
+/* Number of files; the files.
+ * Errors: INVALID_ARGUMENT (index out of range).
+ * Thread rule: any thread. */
 HEFT_API uint32_t heft_archive_file_count(const heft_archive *archive);
 HEFT_API heft_status heft_archive_file(const heft_archive *archive, uint32_t file, heft_file *out, heft_error *err);
 
-/* The source of a file, borrowed from the archive; NULL if `file` is out of range. Thread rule: any thread. */
+/* The source of a file, borrowed from the archive; NULL if `file` is out of range.
+ * Thread rule: any thread. */
 HEFT_API heft_source *heft_archive_source(const heft_archive *archive, uint32_t file);
 
-/* What was opened: the path given, the index file that decided (NULL: none), and how it was resolved in a few words
- * ("index file", "one file", "numbered shards"). Strings live as long as the archive. Thread rule: any thread. */
+/* What was opened: the path given, the index file that decided (NULL: none), and how it was
+ * resolved in a few words ("index file", "one file", "numbered shards"). Strings live as long
+ * as the archive.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_archive_path(const heft_archive *archive);
 HEFT_API const char *heft_archive_index_path(const heft_archive *archive);
 HEFT_API const char *heft_archive_resolution(const heft_archive *archive);
@@ -184,19 +207,25 @@ typedef struct heft_pair {
     size_t value_len;
 } heft_pair;
 
-/* As `file` argument: the merged metadata of all files, that is each key with one value in all files that have it.
- * Keys that differ are left out and counted in a warning. */
+/* As `file` argument: the merged metadata of all files, that is each key with one value in all
+ * files that have it. Keys that differ are left out and counted in a warning. */
 #define HEFT_MERGED UINT32_MAX
 
-/* Number of metadata pairs of a file or of the merged metadata, 0 if there are none or `file` is out of range. Keys are
- * unique (of a repeated key the last wins) and in ascending byte order. Thread rule: any thread. */
+/* Number of metadata pairs of a file or of the merged metadata, 0 if there are none or `file`
+ * is out of range. Keys are unique (of a repeated key the last wins) and in ascending byte
+ * order.
+ * Thread rule: any thread. */
 HEFT_API uint64_t heft_archive_metadata_count(const heft_archive *archive, uint32_t file);
 
-/* Pair `index` of them. Errors: INVALID_ARGUMENT (out of range). Thread rule: any thread. */
+/* Pair `index` of them.
+ * Errors: INVALID_ARGUMENT (out of range).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_metadata(const heft_archive *archive, uint32_t file, uint64_t index, heft_pair *out,
                                            heft_error *err);
 
-/* The pair of a key (`key_len` SIZE_MAX: strlen). Errors: NOT_FOUND. Thread rule: any thread. */
+/* The pair of a key (`key_len` SIZE_MAX: strlen).
+ * Errors: NOT_FOUND.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_metadata_find(const heft_archive *archive, uint32_t file, const char *key,
                                                 size_t key_len, heft_pair *out, heft_error *err);
 
@@ -207,14 +236,18 @@ typedef uint32_t heft_severity;
 #define HEFT_SEVERITY_WARNING UINT32_C(1) /* accepted by opening, or an error only in strict mode */
 #define HEFT_SEVERITY_ERROR UINT32_C(2)
 
-/* The warnings that opening left, in the order of files and rules. Borrowed from the archive. Thread rule: any thread. */
+/* The warnings that opening left, in the order of files and rules. Borrowed from the archive.
+ * Thread rule: any thread. */
 HEFT_API const heft_report *heft_archive_warnings(const heft_archive *archive);
 
-/* Checks a path against every rule of the format and of the set, without reading a tensor byte, and reports *all*
- * faults, warnings and notes in *out (free it), by file, then by offset. `options` are those of opening (lenient
- * admits, strict is the caller's to judge). The path is what heft_archive_open takes.
- * The call succeeds when the path could be judged, whatever the verdict. Errors: NOT_FOUND, PERMISSION, IO,
- * INVALID_ARGUMENT (NOT_REGULAR), OUT_OF_MEMORY: nothing there that can be judged. Thread rule: any thread. */
+/* Checks a path against every rule of the format and of the set, without reading a tensor byte,
+ * and reports *all* faults, warnings and notes in *out (free it), by file, then by offset.
+ * `options` are those of opening (lenient admits, strict is the caller's to judge). The path is
+ * what heft_archive_open takes. The call succeeds when the path could be judged, whatever the
+ * verdict.
+ * Errors: NOT_FOUND, PERMISSION, IO, INVALID_ARGUMENT (NOT_REGULAR), OUT_OF_MEMORY: nothing
+ * there that can be judged.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_check(const char *path, const heft_open_options *options, heft_report **out, heft_error *err);
 
 /* The same for one source, which is only used during the call and by the report.
@@ -222,11 +255,13 @@ HEFT_API heft_status heft_check(const char *path, const heft_open_options *optio
 HEFT_API heft_status heft_check_source(heft_source *source, const heft_open_options *options, heft_report **out,
                                        heft_error *err);
 
-/* Number of items of a report, and how many of one severity. Thread rule: any thread. */
+/* Number of items of a report, and how many of one severity.
+ * Thread rule: any thread. */
 HEFT_API uint64_t heft_report_count(const heft_report *report);
 HEFT_API uint64_t heft_report_count_of(const heft_report *report, heft_severity severity);
 
-/* Item `index`: *severity and *fault are filled, its text is made now. Errors: INVALID_ARGUMENT (out of range).
+/* Item `index`: *severity and *fault are filled, its text is made now.
+ * Errors: INVALID_ARGUMENT (out of range).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_report_get(const heft_report *report, uint64_t index, heft_severity *severity,
                                      heft_error *fault, heft_error *err);
@@ -244,10 +279,12 @@ typedef struct heft_report_summary {
     uint64_t nfillers;
 } heft_report_summary;
 
-/* The accounting of a report made by heft_check. Thread rule: any thread. */
+/* The accounting of a report made by heft_check.
+ * Thread rule: any thread. */
 HEFT_API void heft_report_summarize(const heft_report *report, heft_report_summary *out);
 
-/* Frees a report made by heft_check; NULL does nothing. Reports borrowed from an archive are not freed. */
+/* Frees a report made by heft_check; NULL does nothing. Reports borrowed from an archive are
+ * not freed. */
 HEFT_API void heft_report_free(heft_report *report);
 
 #ifdef __cplusplus

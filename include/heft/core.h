@@ -1,4 +1,5 @@
-/* heft/core.h: status codes, errors, allocators, buffers and the version. Every other header of heft includes this one. */
+/* heft/core.h: status codes, errors, allocators, buffers and the version. Every other header of
+ * heft includes this one. */
 #ifndef HEFT_CORE_H
 #define HEFT_CORE_H
 
@@ -21,15 +22,18 @@ extern "C" {
 #define HEFT_VERSION_PATCH 0
 #define HEFT_VERSION "0.1.0"
 
-/* "No value" in every uint64_t field of this API that can be absent (offsets, expected, found, entry ids). */
+/* "No value" in every uint64_t field of this API that can be absent (offsets, expected, found,
+ * entry ids). */
 #define HEFT_NONE UINT64_MAX
 
-/* Most dims of a view (NumPy's limit). A tensor of higher rank opens and lists; making a view of it is HEFT_LIMIT. */
+/* Most dims of a view (NumPy's limit). A tensor of higher rank opens and lists; making a view
+ * of it is HEFT_LIMIT. */
 #define HEFT_MAX_RANK 64
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
-/* The classes of failure that a caller can act on: constant, number, name, text. Numbers are never reused. */
+/* The classes of failure that a caller can act on: constant, number, name, text. Numbers are
+ * never reused. */
 #define HEFT_STATUS_TABLE(X)                                                                                           \
     X(OK, 0, "ok", "success")                                                                                          \
     X(INVALID_ARGUMENT, -1, "invalid-argument", "the call or its arguments are wrong")                                 \
@@ -55,17 +59,20 @@ enum {
 };
 
 /* The short name of a status ("corrupt"); "unknown" for a number that is none.
- * Returns a static string. Thread rule: any thread. */
+ * Returns a static string.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_status_name(heft_status status);
 
 /* One sentence that explains a status; "unknown status" for a number that is none.
- * Returns a static string. Thread rule: any thread. */
+ * Returns a static string.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_status_text(heft_status status);
 
 /* ---- kinds of fault ---------------------------------------------------------------------------------------------- */
 
-/* What exactly is wrong: constant, class word as the command line prints it. The list is closed and documented in
- * docs/faults.md; a status says what to do about a failure, a kind says what it is. Append only. */
+/* What exactly is wrong: constant, class word as the command line prints it. The list is closed
+ * and documented in docs/faults.md; a status says what to do about a failure, a kind says what
+ * it is. Append only. */
 #define HEFT_FAULT_TABLE(X)                                                                                            \
     X(NONE, "none")                                                                                                    \
     X(CALL, "call")                             /* arguments of a call; nothing is wrong with any file */              \
@@ -143,15 +150,17 @@ enum {
 };
 
 /* The class word of a fault ("hole"); "unknown" for a number that is none.
- * Returns a static string. Thread rule: any thread. */
+ * Returns a static string.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_fault_name(heft_fault fault);
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
-/* Everything known about one failure. The caller owns it and may pass NULL wherever one is taken. It is written only
- * when a call fails and is complete then: nothing has to be cleared before. Numbers are HEFT_NONE when they do not
- * apply. Texts end in NUL, are valid UTF-8, and are cut at a character boundary with U+2026 when too long; names in
- * `file` and `tensor` are raw (a printer must escape them), inside `message` they are escaped. */
+/* Everything known about one failure. The caller owns it and may pass NULL wherever one is
+ * taken. It is written only when a call fails and is complete then: nothing has to be cleared
+ * before. Numbers are HEFT_NONE when they do not apply. Texts end in NUL, are valid UTF-8, and
+ * are cut at a character boundary with U+2026 when too long; names in `file` and `tensor` are
+ * raw (a printer must escape them), inside `message` they are escaped. */
 typedef struct heft_error {
     heft_status status;  /* never HEFT_OK after a failure */
     int32_t sys_errno;   /* errno of the failed system call, else 0 */
@@ -168,9 +177,10 @@ typedef struct heft_error {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* An allocator. `alloc` returns memory aligned for any C object or NULL; `realloc` is given the old size; `free`
- * gets the size that was asked for and is never called with NULL. All three may be called from several threads at
- * once. The struct is copied wherever one is taken; `ctx` must outlive every object made with it. */
+/* An allocator. `alloc` returns memory aligned for any C object or NULL; `realloc` is given the
+ * old size; `free` gets the size that was asked for and is never called with NULL. All three
+ * may be called from several threads at once. The struct is copied wherever one is taken; `ctx`
+ * must outlive every object made with it. */
 typedef struct heft_allocator {
     void *ctx;
     void *(*alloc)(void *ctx, size_t nbytes);
@@ -178,8 +188,9 @@ typedef struct heft_allocator {
     void (*free)(void *ctx, void *ptr, size_t nbytes);
 } heft_allocator;
 
-/* A piece of memory that crosses the API, with the way to give it back (the shape of Arrow's release callback).
- * Whoever holds it calls heft_buffer_release once. Fields other than `data` and `nbytes` are private. */
+/* A piece of memory that crosses the API, with the way to give it back (the shape of Arrow's
+ * release callback). Whoever holds it calls heft_buffer_release once. Fields other than `data`
+ * and `nbytes` are private. */
 typedef struct heft_buffer {
     void *data;      /* NULL only when released; never NULL after success, also for 0 bytes */
     uint64_t nbytes; /* bytes at `data` */
@@ -195,7 +206,8 @@ HEFT_API void heft_buffer_release(heft_buffer *buffer);
 /* ---- version ----------------------------------------------------------------------------------------------------- */
 
 /* The version of the library at run time, as "0.1.0". Compare with HEFT_VERSION of the headers.
- * Returns a static string. Thread rule: any thread. */
+ * Returns a static string.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_version(void);
 
 /* What this build and this processor can do. */
@@ -205,7 +217,8 @@ HEFT_API const char *heft_version(void);
 #define HEFT_FEATURE_SIMD UINT64_C(8)         /* vector kernels beyond the baseline are compiled in and usable */
 #define HEFT_FEATURE_BIG_ENDIAN UINT64_C(16)  /* the host is big-endian: reads swap, borrows are refused */
 
-/* The HEFT_FEATURE bits of this build on this processor. Thread rule: any thread. */
+/* The HEFT_FEATURE bits of this build on this processor.
+ * Thread rule: any thread. */
 HEFT_API uint64_t heft_features(void);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 /* heft/dtypes.h: element types, their sizes and their values.
- * Rule source: the dtype list of the safetensors reference implementation (0.8.0), packing of sub-byte types: DLPack. */
+ * Rule source: the dtype list of the safetensors reference implementation (0.8.0), packing of
+ * sub-byte types: DLPack. */
 #ifndef HEFT_DTYPES_H
 #define HEFT_DTYPES_H
 
@@ -9,9 +10,10 @@
 extern "C" {
 #endif
 
-/* constant, bits, bits of one component (what is swapped on a big-endian host; C64 has two), kind (b bool, u unsigned,
- * i signed, f float, c complex). Spelled as safetensors spells them. The order is heft's own numbering, append only;
- * the rank that decides the order of writing is a column of the internal table. */
+/* constant, bits, bits of one component (what is swapped on a big-endian host; C64 has two),
+ * kind (b bool, u unsigned, i signed, f float, c complex). Spelled as safetensors spells them.
+ * The order is heft's own numbering, append only; the rank that decides the order of writing is
+ * a column of the internal table. */
 #define HEFT_DTYPE_TABLE(X)                                                                                            \
     X(BOOL, 8, 8, 'b')                                                                                                 \
     X(F4, 4, 4, 'f')                                                                                                   \
@@ -46,31 +48,39 @@ enum {
 };
 
 /* The spelling of a dtype ("BF16"); "?" for HEFT_DTYPE_NONE and numbers that are none.
- * Returns a static string. Thread rule: any thread. */
+ * Returns a static string.
+ * Thread rule: any thread. */
 HEFT_API const char *heft_dtype_name(heft_dtype dtype);
 
-/* The dtype spelled by the `len` bytes at `name` (case-sensitive, not trimmed), or HEFT_DTYPE_NONE.
+/* The dtype spelled by the `len` bytes at `name` (case-sensitive, not trimmed), or
+ * HEFT_DTYPE_NONE.
  * Thread rule: any thread. */
 HEFT_API heft_dtype heft_dtype_parse(const char *name, size_t len);
 
-/* Bits of one element: 4, 6, 8, 16, 32 or 64; 0 for HEFT_DTYPE_NONE. Thread rule: any thread. */
+/* Bits of one element: 4, 6, 8, 16, 32 or 64; 0 for HEFT_DTYPE_NONE.
+ * Thread rule: any thread. */
 HEFT_API uint32_t heft_dtype_bits(heft_dtype dtype);
 
-/* Bits of one component: what is byte-swapped on a big-endian host. Equal to the bits of the element but for C64 (32).
+/* Bits of one component: what is byte-swapped on a big-endian host. Equal to the bits of the
+ * element but for C64 (32).
  * Thread rule: any thread. */
 HEFT_API uint32_t heft_dtype_component_bits(heft_dtype dtype);
 
-/* 'b' bool, 'u' unsigned, 'i' signed, 'f' float, 'c' complex, 0 for HEFT_DTYPE_NONE. Thread rule: any thread. */
+/* 'b' bool, 'u' unsigned, 'i' signed, 'f' float, 'c' complex, 0 for HEFT_DTYPE_NONE.
+ * Thread rule: any thread. */
 HEFT_API char heft_dtype_kind(heft_dtype dtype);
 
 /* Bytes of a packed array: product of `rank` dims times the bits, which must fill whole bytes.
  * `shape` may be NULL when rank is 0 (a scalar, one element). On success *nbytes is set.
- * Errors: INVALID_ARGUMENT (no such dtype; the bits do not fill bytes), LIMIT (2^64 bits or more).
- * Thread rule: any thread. Rule source: checks 8b to 8d of the safetensors reference. */
+ * Errors: INVALID_ARGUMENT (no such dtype; the bits do not fill bytes), LIMIT (2^64 bits or
+ * more).
+ * Thread rule: any thread.
+ * Rule source: checks 8b to 8d of the safetensors reference. */
 HEFT_API heft_status heft_dtype_nbytes(heft_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *nbytes,
                                        heft_error *err);
 
-/* One element, decoded. `kind` says which member holds it: 'b' and 'u' u, 'i' i, 'f' re, 'c' re and im. */
+/* One element, decoded. `kind` says which member holds it: 'b' and 'u' u, 'i' i, 'f' re, 'c' re
+ * and im. */
 typedef struct heft_scalar {
     char kind;
     uint64_t u;
@@ -78,15 +88,17 @@ typedef struct heft_scalar {
     double re, im; /* exact: every float dtype fits a double */
 } heft_scalar;
 
-/* Decodes element `index` of a packed array of `dtype` in host byte order at `data` (sub-byte elements: little-endian
- * bits, element i at bit i x width counted from the least significant bit of the first byte). The caller vouches for
- * the size of `data`. BOOL bytes other than 0 and 1 come back as they are in `u`.
- * HEFT_DTYPE_NONE gives kind 0. Thread rule: any thread. */
+/* Decodes element `index` of a packed array of `dtype` in host byte order at `data` (sub-byte
+ * elements: little-endian bits, element i at bit i x width counted from the least significant
+ * bit of the first byte). The caller vouches for the size of `data`. BOOL bytes other than 0
+ * and 1 come back as they are in `u`. HEFT_DTYPE_NONE gives kind 0.
+ * Thread rule: any thread. */
 HEFT_API heft_scalar heft_dtype_get(heft_dtype dtype, const void *data, uint64_t index);
 
-/* Writes the shortest text that reads back as the same value of `dtype` into `out` (at least 64 bytes), independent
- * of the locale: "0.1", "-1.5e-05", "nan", "-inf", "True", "-7", "1+2j". Returns its length without the final NUL.
- * Floats switch to an exponent below 1e-4 and from 1e16, and always show that they are floats ("1.0").
+/* Writes the shortest text that reads back as the same value of `dtype` into `out` (at least 64
+ * bytes), independent of the locale: "0.1", "-1.5e-05", "nan", "-inf", "True", "-7", "1+2j".
+ * Returns its length without the final NUL. Floats switch to an exponent below 1e-4 and from
+ * 1e16, and always show that they are floats ("1.0").
  * Thread rule: any thread. */
 HEFT_API size_t heft_scalar_text(heft_dtype dtype, const heft_scalar *value, char *out);
 

@@ -1,4 +1,5 @@
-/* heft/views.h: which part of a tensor, in what order. A view is a plain value: shape, strides, offset. No byte moves.
+/* heft/views.h: which part of a tensor, in what order. A view is a plain value: shape, strides,
+ * offset. No byte moves.
  * Rule source: NumPy basic indexing, https://numpy.org/doc/stable/user/basics.indexing.html. */
 #ifndef HEFT_VIEWS_H
 #define HEFT_VIEWS_H
@@ -9,8 +10,9 @@
 extern "C" {
 #endif
 
-/* A strided view of one tensor. It borrows from its archive, which must outlive it. Copy it freely. Element
- * (i0, i1, ...) is element offset + sum(i[d] * stride[d]) of the tensor, counted in elements from its first. */
+/* A strided view of one tensor. It borrows from its archive, which must outlive it. Copy it
+ * freely. Element (i0, i1, ...) is element offset + sum(i[d] * stride[d]) of the tensor,
+ * counted in elements from its first. */
 typedef struct heft_view {
     const heft_archive *archive;
     uint64_t id;       /* of the tensor */
@@ -21,20 +23,26 @@ typedef struct heft_view {
     int64_t stride[HEFT_MAX_RANK]; /* elements; any sign; 0 only where a dim of 1 was inserted */
 } heft_view;
 
-/* The whole tensor `id`, row-major. Errors: INVALID_ARGUMENT (id), LIMIT (rank above HEFT_MAX_RANK, a dim above
- * 2^63 - 1), UNSUPPORTED (an unknown dtype). Thread rule: any thread. */
+/* The whole tensor `id`, row-major.
+ * Errors: INVALID_ARGUMENT (id), LIMIT (rank above HEFT_MAX_RANK, a dim above 2^63 - 1),
+ * UNSUPPORTED (an unknown dtype).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_of(const heft_archive *archive, uint64_t id, heft_view *out, heft_error *err);
 
-/* The same by name (`name_len` SIZE_MAX: strlen). Errors: NOT_FOUND and as heft_view_of. Thread rule: any thread. */
+/* The same by name (`name_len` SIZE_MAX: strlen).
+ * Errors: NOT_FOUND and as heft_view_of.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_named(const heft_archive *archive, const char *name, size_t name_len, heft_view *out,
                                      heft_error *err);
 
-/* Elements of a view (the product of its shape), and its packed bytes (bits rounded up to a byte).
+/* Elements of a view (the product of its shape), and its packed bytes (bits rounded up to a
+ * byte).
  * Thread rule: any thread. */
 HEFT_API uint64_t heft_view_nelems(const heft_view *view);
 HEFT_API uint64_t heft_view_nbytes(const heft_view *view);
 
-/* True if the elements lie one after another in row-major order (C-contiguous). Thread rule: any thread. */
+/* True if the elements lie one after another in row-major order (C-contiguous).
+ * Thread rule: any thread. */
 HEFT_API bool heft_view_is_contiguous(const heft_view *view);
 
 /* ---- indexing ---------------------------------------------------------------------------------------------------- */
@@ -50,44 +58,55 @@ typedef uint32_t heft_index_kind;
 #define HEFT_INDEX_NO_STOP UINT32_C(2)
 #define HEFT_INDEX_NO_STEP UINT32_C(4)
 
-/* One item of an index. Bounds are clamped as Python's slice.indices does; values beyond int64 are given clamped. */
+/* One item of an index. Bounds are clamped as Python's slice.indices does; values beyond int64
+ * are given clamped. */
 typedef struct heft_index {
     heft_index_kind kind;
     uint32_t absent; /* HEFT_INDEX_NO bits, of a slice */
     int64_t start, stop, step;
 } heft_index;
 
-/* *out = view[items]: NumPy basic indexing, complete. Fewer items than dims: the rest are full. `out` may be `view`.
- * Errors: INVALID_ARGUMENT (too many items, an integer out of range: the message names axis, index and size; two
- * ellipses, step 0), LIMIT (rank above HEFT_MAX_RANK). Thread rule: any thread. */
+/* *out = view[items]: NumPy basic indexing, complete. Fewer items than dims: the rest are full.
+ * `out` may be `view`.
+ * Errors: INVALID_ARGUMENT (too many items, an integer out of range: the message names axis,
+ * index and size; two ellipses, step 0), LIMIT (rank above HEFT_MAX_RANK).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_index(const heft_view *view, const heft_index *items, size_t nitems, heft_view *out,
                                      heft_error *err);
 
-/* The same from text: what stands between the brackets, "0:4, ::2, -1, ..., None". Blanks are ignored; "" and "()"
- * index nothing; integers of any length are clamped; "newaxis" is None. `text_len` may be SIZE_MAX for strlen(text).
- * Errors: INVALID_ARGUMENT (offset = position in the text; advanced indexing is refused by that name), and as
- * heft_view_index. Thread rule: any thread. */
+/* The same from text: what stands between the brackets, "0:4, ::2, -1, ..., None". Blanks are
+ * ignored; "" and "()" index nothing; integers of any length are clamped; "newaxis" is None.
+ * `text_len` may be SIZE_MAX for strlen(text).
+ * Errors: INVALID_ARGUMENT (offset = position in the text; advanced indexing is refused by that
+ * name), and as heft_view_index.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_index_text(const heft_view *view, const char *text, size_t text_len, heft_view *out,
                                           heft_error *err);
 
 /* ---- shape ------------------------------------------------------------------------------------------------------- */
 
-/* Dims in the order axes[0..rank): each exactly once, negative from the end; NULL reverses all (the transpose).
- * Errors: INVALID_ARGUMENT. Thread rule: any thread. */
+/* Dims in the order axes[0..rank): each exactly once, negative from the end; NULL reverses all
+ * (the transpose).
+ * Errors: INVALID_ARGUMENT.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_permute(const heft_view *view, const int64_t *axes, heft_view *out, heft_error *err);
 
-/* Swaps two dims. Errors: INVALID_ARGUMENT. Thread rule: any thread. */
+/* Swaps two dims.
+ * Errors: INVALID_ARGUMENT.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_transpose(const heft_view *view, int64_t axis_a, int64_t axis_b, heft_view *out,
                                          heft_error *err);
 
 /* Another shape of as many elements, where that is a view (no copy); one dim may be -1.
- * Errors: INVALID_ARGUMENT (counts differ, two -1), UNSUPPORTED (it would need a copy), LIMIT (rank).
+ * Errors: INVALID_ARGUMENT (counts differ, two -1), UNSUPPORTED (it would need a copy), LIMIT
+ * (rank).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_view_reshape(const heft_view *view, const int64_t *shape, uint32_t rank, heft_view *out,
                                        heft_error *err);
 
 /* Drops a dim of 1 (`axis`, negative from the end). heft_view_squeeze_all drops every one.
- * Errors: INVALID_ARGUMENT (no such axis, not 1). Thread rule: any thread. */
+ * Errors: INVALID_ARGUMENT (no such axis, not 1).
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_squeeze(const heft_view *view, int64_t axis, heft_view *out, heft_error *err);
 HEFT_API void heft_view_squeeze_all(const heft_view *view, heft_view *out);
 
@@ -97,7 +116,8 @@ typedef uint32_t heft_split;
 #define HEFT_SPLIT_CEIL UINT32_C(1)  /* parts of ceil(n / parts), the last ones shorter or empty */
 
 /* Part `part` of `nparts` along `axis` (the rank's part of a tensor-parallel weight).
- * Errors: INVALID_ARGUMENT. Thread rule: any thread. */
+ * Errors: INVALID_ARGUMENT.
+ * Thread rule: any thread. */
 HEFT_API heft_status heft_view_split(const heft_view *view, int64_t axis, uint64_t part, uint64_t nparts,
                                      heft_split mode, heft_view *out, heft_error *err);
 
@@ -113,11 +133,13 @@ typedef struct heft_run_iter {
 } heft_run_iter;
 
 /* Starts a walk; `view` must outlive it. A view of zero elements has no runs.
- * Errors: UNSUPPORTED (a sub-byte view whose runs do not start and end on bytes). Thread rule: one thread. */
+ * Errors: UNSUPPORTED (a sub-byte view whose runs do not start and end on bytes).
+ * Thread rule: one thread. */
 HEFT_API heft_status heft_run_iter_init(heft_run_iter *iter, const heft_view *view, heft_error *err);
 
-/* The next run: *offset in bytes from the start of the tensor, *nbytes of it. Runs that touch are joined. False at the
- * end. Thread rule: one thread. */
+/* The next run: *offset in bytes from the start of the tensor, *nbytes of it. Runs that touch
+ * are joined. False at the end.
+ * Thread rule: one thread. */
 HEFT_API bool heft_run_iter_next(heft_run_iter *iter, uint64_t *offset, uint64_t *nbytes);
 
 #ifdef __cplusplus

@@ -1,0 +1,31 @@
+#!/bin/sh
+# The main job on a real checkpoint, each step with the command line that repeats it. Called by `./dev demo`.
+set -eu
+top=$(pwd)
+model=$("$top/build/venv/bin/python" tools/demo_checkpoint.py build/demo)
+PATH=$top/build/release:$PATH
+cd "$model/.."
+name=$(basename "$model")
+
+# step TITLE COMMAND...: prints the command as it can be pasted, then runs it.
+step() {
+    printf '\n# %s\n$ %s\n' "$1" "$2"
+    sh -c "$2"
+}
+
+echo
+echo "The checkpoint lies in $(pwd). To repeat a step:  cd $(pwd); PATH=$top/build/release:\$PATH"
+step "What is this?" "heft info $name"
+step "What is inside, and where are the bytes?" "heft ls --tree --depth 3 $name"
+step "Is it whole? Every rule of the format is checked, no tensor byte is read." "heft check $name"
+step "The tensors of one layer: name, dtype, shape, size, and where they lie in the file." \
+    "heft ls -l $name 'encoder.layer.0.attention.*'"
+step "A corner of a matrix: only these bytes are read." "heft show -v $name 'embeddings.word_embeddings.weight[100:104, :6]'"
+step "Every 100th row, last column, as NumPy would index it." "heft show $name 'embeddings.word_embeddings.weight[::5000, -1]'"
+step "Are the values sane? One pass in bounded memory." "heft show --stats $name 'embeddings.word_embeddings.weight'"
+step "For scripts: any command speaks JSON." "heft ls --json $name 'pooler.*'"
+
+printf '\n# A copy that lost its last byte: what does heft say?\n'
+step "Cut it." "head -c -1 $name/model.safetensors >cut.safetensors"
+step "Check it: the exit status is 1, the reason is spelled out." "heft check cut.safetensors; echo \"exit status \$?\""
+rm -f cut.safetensors
