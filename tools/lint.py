@@ -22,7 +22,7 @@ LEAST_DOC_RATIO = 1.5
 
 C11_HEADERS = set("""assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
 stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath time uchar wchar wctype""".split())
-COMPILER_HEADERS = {"immintrin.h", "arm_neon.h", "cpuid.h"}
+COMPILER_HEADERS = {"immintrin.h", "emmintrin.h", "nmmintrin.h", "arm_neon.h", "cpuid.h"}
 OS_HEADERS = re.compile(r"(unistd|fcntl|dirent|poll|pthread|sched|dlfcn|termios|ftw|glob|grp|pwd|strings|syslog|spawn|"
                         r"semaphore|aio|netdb|malloc|features|windows)\.h|(sys|linux|asm|mach|net|netinet|arpa)/.*")
 # Header of a third party: the word by which the table of docs/ARCHITECTURE.md names the library.
@@ -36,7 +36,7 @@ BANNED = [(r"\b(strto(d|f|ld)|atof|[fs]?scanf|setlocale|localeconv)\s*\(", "boun
           (r"\b(assert|abort|exit|_Exit|_exit|quick_exit)\s*\(", "the library never ends the process"),
           (r"\b(sprintf|strcpy|strcat|gets|strtok|rand|srand|alloca)\s*\(", "unsafe or stateful"),
           (r"\b(_Thread_local|__thread|thrd_create|mtx_lock|call_once)\b", "no C11 threads, no thread-local state"),
-          (r"(?<!__extension__ )\b(unsigned )?__int128\b", "__int128 needs __extension__")]
+          (r"^(?!.*__extension__).*\b__int128\b", "__int128 needs __extension__")]
 FLOAT_FORMAT = re.compile(r"%[-+ #0]*(\d+|\*)?(\.(\d+|\*))?l?[aAeEfFgG]")
 KEYWORDS = set("""if for while switch return sizeof do else _Alignof __attribute__ _Static_assert _Alignas
 _Atomic defined""".split())

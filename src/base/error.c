@@ -91,7 +91,9 @@ heft_status heft__fail_errno(heft_error *err, int code, const char *file, const 
     case ENAMETOOLONG: status = HEFT_NOT_FOUND, fault = HEFT_FAULT_NO_FILE, text = "the name is too long"; break;
     case EACCES: case EPERM: case EROFS: case EXDEV:
         status = HEFT_PERMISSION, fault = HEFT_FAULT_ACCESS;
-        text = code == EXDEV ? "a link leads out of the folder" : code == EROFS ? "the file system is read-only" : "permission denied";
+        text = code == EXDEV   ? "a link leads out of the folder"
+               : code == EROFS ? "the file system is read-only"
+                               : "permission denied";
         break;
     case EEXIST: status = HEFT_EXISTS, fault = HEFT_FAULT_CALL, text = "it exists already"; break;
     case ENOMEM: status = HEFT_OUT_OF_MEMORY, fault = HEFT_FAULT_MEMORY, text = "the system is out of memory"; break;
