@@ -199,6 +199,35 @@ const char *test_write_safetensors(const char *name, const test_tensor *tensors,
     return path;
 }
 
+/* ---- a source that counts, reads short, and fails ---- */
+
+static int64_t bytes_read_at(void *ctx, uint64_t offset, void *dst, size_t nbytes) {
+    test_bytes *b = ctx;
+    uint64_t call = ++b->calls, end = b->end ? b->end : b->nbytes;
+    if (call == b->fail_call) return -b->fail_errno;
+    if (b->eintr && call % 2) return -EINTR;
+    if (offset >= end) return 0;
+    if (nbytes > end - offset) nbytes = (size_t)(end - offset);
+    if (b->most && nbytes > b->most) nbytes = b->most;
+    memcpy(dst, b->data + offset, nbytes);
+    b->read_nbytes += nbytes;
+    return (int64_t)nbytes;
+}
+
+static void bytes_release(void *ctx) { ((test_bytes *)ctx)->released++; }
+
+heft_source *test_source(test_bytes *bytes) {
+    heft_source_callbacks callbacks = {.struct_size = sizeof callbacks,
+                                       .ctx = bytes,
+                                       .size = bytes->nbytes,
+                                       .read_at = bytes_read_at,
+                                       .release = bytes_release};
+    heft_source *source = NULL;
+    heft_error err = {0};
+    if (heft_source_open_callbacks(&callbacks, "test", &source, &err)) fail_msg("%s", err.message);
+    return source;
+}
+
 /* ---- an allocator that fails the k-th allocation and counts what lives ---- */
 
 /* The size of each block is kept before it, and a mark that freeing twice would find spoilt. */

@@ -1,5 +1,5 @@
-/* api: options structs of callers, of any age, checked and copied. */
-#include "api/api.h"
+/* base: options structs of callers, of any age, checked and copied. */
+#include "base/options.h"
 
 #include "base/error.h"
 
