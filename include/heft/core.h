@@ -139,7 +139,8 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(NO_TENSORS, "no-tensors")                                                                                        \
     X(FILLERS, "fillers")                       /* filler entries, hidden from listings */                             \
     X(RANK_LIMIT, "rank-limit")                 /* more than HEFT_MAX_RANK dims, or a dim above 2^63 - 1 */            \
-    X(NOT_ALIGNED, "not-aligned")               /* a borrow that the tensor's address does not allow */
+    X(NOT_ALIGNED, "not-aligned")               /* a borrow that the tensor's address does not allow */                \
+    X(NO_INDEX, "no-index")                     /* numbered shards without an index file */
 
 typedef uint32_t heft_fault;
 enum {

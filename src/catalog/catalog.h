@@ -10,7 +10,8 @@
 
 /* ---- faults: small records; their text is made on demand (faults.c) ---- */
 
-/* 32 bytes. What `entry`, `other`, `offset` and `value` mean is fixed per kind in faults.c, where the text is made. */
+/* 32 bytes. What `entry`, `other`, `offset` and `value` mean is fixed per kind where the text is made: in faults.c for
+ * kinds that one file shows alone, in set_faults.c for those of a set (index, shards, folder). */
 typedef struct heft__fault {
     uint16_t kind;     /* heft_fault */
     uint8_t severity;  /* heft_severity */
@@ -19,7 +20,7 @@ typedef struct heft__fault {
     uint32_t entry;    /* entry of that listing, UINT32_MAX: none */
     uint32_t other;    /* a second entry, UINT32_MAX: none */
     uint64_t offset;   /* absolute in the file, HEFT_NONE: none */
-    uint64_t value;    /* a length or count; or index into `texts` of the report where the kind says so */
+    uint64_t value;    /* a length or count; of kinds of a set an index into `texts` or `errors` of the report */
 } heft__fault;
 
 typedef struct heft__faults {
@@ -33,6 +34,8 @@ typedef struct heft__faults {
 #define HEFT__ENTRY_FILLER UINT8_C(1)   /* an alignment filler */
 #define HEFT__ENTRY_HIDDEN UINT8_C(2)   /* not in the archive: filler, or withheld by the index */
 #define HEFT__ENTRY_DROPPED UINT8_C(4)  /* lost to a later duplicate (lenient), its bytes do not count */
+#define HEFT__ENTRY_INDEXED UINT8_C(8)  /* an index names it for this file */
+#define HEFT__ENTRY_BROKEN UINT8_C(16)  /* under a check: a fault says that it is not whole */
 
 typedef struct heft__entry {
     const char *name;      /* into the retained header; NUL after it */
@@ -63,6 +66,7 @@ typedef struct heft__listing {
     heft__faults faults;    /* warnings and notes; under `collect` errors too; in order of the rules */
     heft_error *fatal;      /* under `collect`: the full error that ended the listing; NULL: none */
     uint64_t nfillers;
+    uint64_t nvisible, nwithheld; /* set by the union: tensors of the archive; hidden because the index does not name them */
 } heft__listing;
 
 /* Bytes after the header that vector code may read. */
@@ -74,24 +78,52 @@ void heft__listing_free(heft__listing *listing); /* what it holds, not the struc
 /* Adds a record; false only out of memory. */
 bool heft__faults_add(heft__faults *faults, const heft_allocator *alloc, heft__fault fault);
 
-/* Writes the text of a record. `listing` NULL for faults of the set, `text` for kinds that carry one (NULL otherwise). */
+/* Writes the text of a record about one file; `text` for kinds that carry one (NULL otherwise). */
 void heft__fault_describe(const heft__fault *fault, const heft__listing *listing, const char *text, heft_error *out);
 
 /* The entry of a name, or UINT32_MAX. */
 uint32_t heft__listing_find(const heft__listing *listing, const char *name, size_t len);
 
-/* ---- a report: records of several listings ---- */
+/* ---- a report: records of several listings, and of the set that they make ---- */
+typedef struct heft__text {
+    const char *text; /* NUL after it */
+    size_t len;
+} heft__text;
+
+/* As `entry` of a record: `value` is an index into the report's `errors`, which hold its whole text. */
+#define HEFT__FAULT_WHOLE (UINT32_MAX - 1)
+
 struct heft_report {
     heft_allocator alloc;
-    const heft__listing *const *listings; /* borrowed from the archive, or owned (`owned`) */
+    heft__listing *const *listings; /* of the archive, or owned */
     uint32_t nlistings;
     bool owned;
-    heft__fault *items;
-    uint64_t count, capacity;
-    char **texts;   /* strings that records of the set refer to */
+    bool failed; /* an allocation failed */
+    heft__faults faults;
+    heft__arena arena; /* behind `texts` and `index_path` */
+    heft__text *texts; /* names that records of the set refer to */
     uint64_t ntexts, texts_capacity;
+    heft_error *errors;
+    uint64_t nerrors, errors_capacity;
+    const char *index_path; /* NULL: none */
     heft_report_summary summary;
 };
+
+heft_report *heft__report_new(const heft_allocator *alloc); /* NULL: out of memory */
+void heft__report_free(heft_report *report);                /* NULL does nothing */
+/* Each adds to a report; out of memory sets `failed`, to be looked at once at the end. */
+void heft__report_add(heft_report *report, heft__fault fault);
+void heft__report_add_error(heft_report *report, heft_severity severity, uint32_t file, const heft_error *error);
+uint64_t heft__report_text(heft_report *report, const char *text, size_t len); /* its index */
+/* The records of severity `least` and above of a listing that is number `file` of the set. */
+void heft__report_add_listing(heft_report *report, const heft__listing *listing, uint32_t file, heft_severity least);
+/* The set first, then by file, then by offset; equal ones stay in the order of adding. False: out of memory. */
+bool heft__report_sort(heft_report *report);
+void heft__report_describe(const heft_report *report, const heft__fault *fault, heft_error *out);
+/* Fails with the first record of severity `least` or above, `more` counting the others; HEFT_OK if there is none. */
+heft_status heft__report_fail(const heft_report *report, heft_severity least, heft_error *err);
+/* set_faults.c: the text of a record whose kind belongs to a set; false for other kinds. */
+bool heft__set_fault_describe(const heft_report *report, const heft__fault *fault, heft_error *out);
 
 /* ---- the archive ---- */
 typedef struct heft__ref {
@@ -103,34 +135,56 @@ struct heft_archive {
     heft_allocator alloc;
     heft__listing **files;
     uint32_t nfiles;
-    heft__ref *tensors; /* visible ones by id, in order (file, entry) */
+    heft__ref *tensors; /* visible ones by id, in order (file, entry); NULL: one file, all visible, id = entry */
     uint64_t ntensors;
     heft__hash_index index;      /* number = id */
-    heft_pair *metadata;         /* merged; points into the listings */
+    heft_pair *metadata;         /* merged; points into the listings, of one file it is the listing's own */
     uint64_t nmetadata;
     char *path, *index_path, *resolution; /* index_path may be NULL */
     heft_report *warnings;
-    _Atomic(uint64_t *) orders[2];        /* by name, natural: made on demand, published once */
+    _Atomic(uint64_t *) orders[3];        /* by heft_order: made on demand, published once */
     _Atomic(heft__mapping *) *mappings;   /* per file: whole-file mapping, made by the first borrow */
 };
 
-/* How files become one archive (union.c). Takes the listings over (they are freed with the archive, or here on failure).
- * Entries with HEFT__ENTRY_HIDDEN stay out. A visible name in two listings is CORRUPT (SHARED_NAME), unless the caller
- * has hidden all but one. Texts may be NULL. */
+/* How files become one archive (union.c). Takes listings and report over in any case: they are freed with the archive, or
+ * here on failure. Entries with HEFT__ENTRY_HIDDEN or _DROPPED stay out, fillers are hidden here. Of a visible name in two
+ * listings the first is found, and each further one is an error in the report (SHARED_NAME), which the caller judges.
+ * Fails only for memory and LIMIT. */
 typedef struct heft__union_input {
-    heft__listing **listings;
+    heft__listing **listings; /* a block of nlistings pointers; each points to a block of one listing */
     uint32_t nlistings;
-    const char *path, *index_path, *resolution;
-    heft_report *report; /* warnings of the set so far, taken over; NULL: none */
+    const char *path, *index_path, *resolution; /* copied; index_path may be NULL */
+    heft_report *report; /* faults and warnings of the set so far; becomes the archive's warnings */
     bool show_fillers;
 } heft__union_input;
 heft_status heft__union(const heft_allocator *alloc, heft__union_input *input, heft_archive **out, heft_error *err);
+heft__listing *heft__listing_new(const heft_allocator *alloc); /* for a union; NULL: out of memory */
+void heft__listing_delete(heft__listing *listing);             /* NULL does nothing */
 
 /* The entry behind an id that is in range. */
 static inline const heft__entry *heft__archive_entry(const heft_archive *archive, uint64_t id, uint32_t *file) {
-    heft__ref ref = archive->tensors[id];
+    heft__ref ref = archive->tensors ? archive->tensors[id] : (heft__ref){0, (uint32_t)id};
     *file = ref.file;
     return &archive->files[ref.file]->entries[ref.entry];
 }
+
+/* The id of a name, or HEFT_NONE. */
+uint64_t heft__archive_lookup(const heft_archive *archive, const char *name, size_t len);
+
+/* find.c: NOT_FOUND for a name, offering the nearest ones. */
+heft_status heft__archive_fail_name(const heft_archive *archive, const char *name, size_t len, heft_error *err);
+
+/* order.c: *ids lives as long as the archive. `order` is a known one. */
+heft_status heft__archive_order(const heft_archive *archive, heft_order order, const uint64_t **ids, heft_error *err);
+
+/* select.c: the ids kept, at most count of them, written to ids[]. */
+heft_status heft__archive_select(const heft_archive *archive, const heft_selection *selection, uint64_t *ids,
+                                 uint64_t *nids, heft_error *err);
+
+/* What the public structs hold. `id` and `file` are in range. */
+void heft__archive_tensor(const heft_archive *archive, uint64_t id, heft_tensor *out);
+
+/* metadata.c: fills archive->metadata; a warning tells how many keys differ between files. False: out of memory. */
+bool heft__archive_merge_metadata(heft_archive *archive);
 
 #endif
