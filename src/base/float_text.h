@@ -11,13 +11,15 @@
  * `digits`, and the decimal exponent: value = 0.d1d2d3... x 10^*exponent. Returns their number (1 for zero: "0"). */
 size_t heft__float_digits(double value, int mantissa_bits, int min_exponent, char digits[17], int *exponent);
 
-/* The text of a double as Python's repr writes it ("0.1", "1e-05", "1.5e+16", "nan", "inf"); out[32]. Returns its length. */
+/* The text of a double as Python's repr writes it ("0.1", "1e-05", "1.5e+16", "-0.0", "nan", "-inf"); out[32], NUL after
+ * it. Returns its length. */
 size_t heft__double_text(double value, char *out);
 
-/* The same with the precision of a narrower type. */
+/* The same with the precision of a narrower type: 1024.0 as F16 (11 bits, -24) is "1024.0", 65504.0 is "65500.0". */
 size_t heft__float_text(double value, int mantissa_bits, int min_exponent, char *out);
 
-/* `value` with at most `digits` significant digits, for people ("1.23e-05", "12.5"); out[32]. Returns its length. */
+/* `value` correctly rounded to at most `digits` (1 to 17) significant digits, without trailing zeros, as printf's %g lays
+ * it out ("1.23e-05", "12.5", "300"); out[32]. Returns its length. */
 size_t heft__double_text_rounded(double value, int digits, char *out);
 
 #endif
