@@ -36,19 +36,21 @@ uint32_t heft__os_usable_cpus(void);
 bool heft__os_is_terminal(int fd);
 uint32_t heft__os_terminal_width(int fd); /* columns, 80 when unknown */
 void heft__os_quiet_sigpipe(void);        /* SIGPIPE as the system's default: a closed pipe ends the program in silence */
-/* SIGINT and SIGTERM: removes the output file in progress (async-signal-safe), then dies of the signal or sets the flag
- * that heft__os_interrupted returns. */
+/* SIGINT, SIGTERM and SIGHUP remove the output file in progress and then do what they do by default, so that a shell sees
+ * 130 for SIGINT. What the program was started to ignore stays ignored. */
 void heft__os_catch_interrupt(void);
-bool heft__os_interrupted(void);
 
 /* ---- os_output.c: files that the command line writes ---- */
 typedef struct heft__output heft__output;
-/* "-" is standard output. A regular target is written beside itself under a temporary name (.heft-*.tmp) and renamed by
- * _commit; an existing one is EXISTS unless `force`. A pipe or device is written in place. */
+/* "-", /dev/stdout and /dev/fd/N are descriptors of this program. A regular target is written beside itself under a
+ * temporary name (.heft-*.tmp) and renamed by _commit; an existing one is EXISTS unless `force`, decided again at the end.
+ * Links are followed: the file behind is replaced, the link stays. A new file gets the mode that the umask gives, a replaced
+ * one keeps its mode and, where permitted, its owner. A pipe or device is written in place, a directory refused. */
 heft_status heft__output_open(const char *path, bool force, heft__output **out, heft_error *err);
 heft_status heft__output_write(heft__output *out, const void *data, size_t nbytes, heft_error *err);
 heft_status heft__output_commit(heft__output *out, heft_error *err); /* fsync, rename, close; frees in any case */
 void heft__output_abort(heft__output *out);                          /* removes the temporary file; NULL does nothing */
+void heft__output_interrupted(void); /* from a signal handler: removes the temporary file of the output first opened */
 
 /* ---- os_input.c: descriptor 0 and folders ---- */
 /* True if descriptor `fd` is a regular file, so that heft_source_open_fd can use it in place. */
