@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(HEFT_STATIC) || defined(HEFT_AMALGAMATION) || !defined(__GNUC__)
+#if defined(HEFT_STATIC) || !defined(__GNUC__)
 #define HEFT_API
 #else
 #define HEFT_API __attribute__((visibility("default")))
