@@ -15,4 +15,21 @@
 #include "base/utf8.h"
 #include "heft/heft.h"
 
+/* Cases of a random test: n, or fewer (at least 1) where HEFT_TEST_DIVISOR says that programs run slowly: under an emulator
+ * or a sanitizer. */
+static inline uint64_t test_count(uint64_t n) {
+    const char *text = getenv("HEFT_TEST_DIVISOR");
+    uint64_t divisor = text ? strtoull(text, NULL, 10) : 1;
+    return divisor > 1 && n / divisor ? n / divisor : divisor > 1 ? 1 : n;
+}
+
+/* True under an emulator of another processor, which the full tier says by HEFT_TEST_EMULATED=1; prints why the caller is
+ * left out. For tests of what only a real kernel does: faults in mappings, cachestat, io_uring. */
+static inline bool test_skip_emulated(const char *why) {
+    const char *text = getenv("HEFT_TEST_EMULATED");
+    if (!text || strcmp(text, "1") != 0) return false;
+    printf("left out under an emulator: %s\n", why);
+    return true;
+}
+
 #endif
