@@ -40,7 +40,7 @@ static void names_are_found_while_it_grows(void **state) {
             assert_true(heft__hash_add(&index, heft__hash_name(&index, name, len), i));
         }
         assert_int_equal(index.count, n);
-        if (expected) assert_int_equal(heft__hash_index_nbytes(&index), before); /* it did not grow */
+        if (expected) assert_int_equal(heft__hash_index_nbytes(&index), before);       /* it did not grow */
         assert_true(heft__hash_index_nbytes(&index) <= 8 * 8 * (uint64_t)n / 3 + 128); /* at least 3/8 full */
         assert_int_equal(t.live_nbytes, heft__hash_index_nbytes(&index));
         for (uint32_t i = 0; i < n; i++) assert_int_equal(find(&index, name, make_name(i, name)), i);
@@ -183,16 +183,20 @@ static void hashes_spread(void **state) {
             chi_high += (high[b] - mean) * (high[b] - mean) / mean;
         }
         /* Chi squared of 1,023 degrees: standard deviation 45; five of them. */
-        if (chi_low > 1023 + 226 || chi_high > 1023 + 226) fail_msg("kind %d: %d, %d", kind, (int)chi_low, (int)chi_high);
+        if (chi_low > 1023 + 226 || chi_high > 1023 + 226)
+            fail_msg("kind %d: %d, %d", kind, (int)chi_low, (int)chi_high);
     }
     heft__hash_index_free(&index);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_found_while_it_grows), cmocka_unit_test(numbers_are_replaced),
-        cmocka_unit_test(equal_hashes_are_kept_apart),    cmocka_unit_test(failing_allocations_leave_it_as_it_was),
-        cmocka_unit_test(every_bit_counts),               cmocka_unit_test(hashes_spread),
+        cmocka_unit_test(names_are_found_while_it_grows),
+        cmocka_unit_test(numbers_are_replaced),
+        cmocka_unit_test(equal_hashes_are_kept_apart),
+        cmocka_unit_test(failing_allocations_leave_it_as_it_was),
+        cmocka_unit_test(every_bit_counts),
+        cmocka_unit_test(hashes_spread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,10 +120,11 @@ static void random_globs_match_the_definition(void **state) {
     for (uint64_t i = random_count(300000); i > 0; i--) {
         char glob[64] = "", name[16] = "";
         for (uint64_t k = random_below(&seed, 8); k > 0; k--) strcat(glob, items[random_below(&seed, 9)]);
-        for (uint64_t k = 0, len = random_below(&seed, 10); k < len; k++) name[k] = (char)('a' + random_below(&seed, 3));
+        for (uint64_t k = 0, len = random_below(&seed, 10); k < len; k++)
+            name[k] = (char)('a' + random_below(&seed, 3));
         bool want = slow_match(glob, name);
-        bool got = heft__glob_match(guard_copy(&g, glob, strlen(glob)), strlen(glob), guard_copy(&n, name, strlen(name)),
-                                    strlen(name));
+        bool got = heft__glob_match(guard_copy(&g, glob, strlen(glob)), strlen(glob),
+                                    guard_copy(&n, name, strlen(name)), strlen(name));
         if (got != want) fail_msg("%s on %s", glob, name);
         hits += got;
     }
@@ -148,14 +149,44 @@ static void hostile_globs_take_no_time(void **state) {
     assert_false(match(glob, name));
 }
 
-static int natural(const char *a, const char *b) { return heft__natural_compare(a, strlen(a), b, strlen(b)); }
+static int natural(const char *a, const char *b) {
+    return heft__natural_compare(a, strlen(a), b, strlen(b));
+}
 
 static void natural_order_of_names(void **state) {
     (void)state;
-    static const char *const sorted[] = {"", "-1", "0", "00", "01", "1", "1a", "2", "9", "010", "10", "099", "100",
-                                         "99999999999999999999", "100000000000000000000", "100000000000000000001", "a",
-                                         "a-1", "a1", "a1b", "a2", "a10", "layers.2.attn", "layers.2.mlp",
-                                         "layers.10.attn", "v1.2", "v1.10", "v2.0", "x0", "x00", "x01", "x1"};
+    static const char *const sorted[] = {"",
+                                         "-1",
+                                         "0",
+                                         "00",
+                                         "01",
+                                         "1",
+                                         "1a",
+                                         "2",
+                                         "9",
+                                         "010",
+                                         "10",
+                                         "099",
+                                         "100",
+                                         "99999999999999999999",
+                                         "100000000000000000000",
+                                         "100000000000000000001",
+                                         "a",
+                                         "a-1",
+                                         "a1",
+                                         "a1b",
+                                         "a2",
+                                         "a10",
+                                         "layers.2.attn",
+                                         "layers.2.mlp",
+                                         "layers.10.attn",
+                                         "v1.2",
+                                         "v1.10",
+                                         "v2.0",
+                                         "x0",
+                                         "x00",
+                                         "x01",
+                                         "x1"};
     size_t n = sizeof sorted / sizeof *sorted;
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++) {
@@ -174,8 +205,10 @@ static void natural_order_is_an_order(void **state) {
             len[k] = random_below(&seed, 7);
             for (size_t j = 0; j < len[k]; j++) t[k][j] = "0012a./\xFF"[random_below(&seed, 8)];
         }
-        int ab = heft__natural_compare(t[0], len[0], t[1], len[1]), ba = heft__natural_compare(t[1], len[1], t[0], len[0]);
-        int bc = heft__natural_compare(t[1], len[1], t[2], len[2]), ac = heft__natural_compare(t[0], len[0], t[2], len[2]);
+        int ab = heft__natural_compare(t[0], len[0], t[1], len[1]),
+            ba = heft__natural_compare(t[1], len[1], t[0], len[0]);
+        int bc = heft__natural_compare(t[1], len[1], t[2], len[2]),
+            ac = heft__natural_compare(t[0], len[0], t[2], len[2]);
         assert_int_equal((ab > 0) - (ab < 0), (ba < 0) - (ba > 0));
         if (ab == 0) assert_true(len[0] == len[1] && memcmp(t[0], t[1], len[0]) == 0);
         if (ab <= 0 && bc <= 0) assert_true(ac <= 0);
@@ -287,7 +320,8 @@ static void distances_match_the_table(void **state) {
         for (size_t k = 0; k < m; k++) b[k] = (char)('a' + random_below(&seed, 3));
         uint32_t want = slow_distance(a, n, b, m), limit = (uint32_t)random_below(&seed, 17);
         uint32_t got = heft__edit_distance(a, n, b, m, limit);
-        if (got != (want < limit + 1 ? want : limit + 1)) fail_msg("%.*s %.*s %u: %u", (int)n, a, (int)m, b, limit, got);
+        if (got != (want < limit + 1 ? want : limit + 1))
+            fail_msg("%.*s %.*s %u: %u", (int)n, a, (int)m, b, limit, got);
     }
 }
 

@@ -8,7 +8,11 @@
 static size_t slow_check(const uint8_t *p, size_t len) {
     size_t at = 0;
     while (at < len) {
-        size_t n = p[at] < 0x80 ? 1 : (p[at] & 0xE0) == 0xC0 ? 2 : (p[at] & 0xF0) == 0xE0 ? 3 : (p[at] & 0xF8) == 0xF0 ? 4 : 0;
+        size_t n = p[at] < 0x80             ? 1
+                   : (p[at] & 0xE0) == 0xC0 ? 2
+                   : (p[at] & 0xF0) == 0xE0 ? 3
+                   : (p[at] & 0xF8) == 0xF0 ? 4
+                                            : 0;
         static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}, mask[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
         if (n == 0 || n > len - at) return at;
         uint32_t code = p[at] & mask[n];
@@ -55,7 +59,8 @@ static void ranges_of_four(void **state) {
 
 static void every_place_before_a_guard_page(void **state) {
     (void)state;
-    static const char *const pieces[] = {"\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x98\x80", "\xC0\x80", "\xED\xA0\x80", "\xE4\xB8", "\x80"};
+    static const char *const pieces[] = {"\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x98\x80", "\xC0\x80", "\xED\xA0\x80",
+                                         "\xE4\xB8", "\x80"};
     guard g;
     guard_init(&g, 256);
     for (size_t len = 0; len <= 150; len++) {
@@ -99,7 +104,8 @@ static void every_code_point_both_ways(void **state) {
         if (code >= 0xD800 && code <= 0xDFFF) continue;
         char text[4];
         size_t n = heft__utf8_encode(code, text), back = 0;
-        if (heft__utf8_decode(text, n, &back) != code || back != n || heft__utf8_check(text, n) != n) fail_msg("U+%X", code);
+        if (heft__utf8_decode(text, n, &back) != code || back != n || heft__utf8_check(text, n) != n)
+            fail_msg("U+%X", code);
         for (size_t cut = 1; cut < n; cut++) {
             assert_int_equal(heft__utf8_decode(text, cut, &back), 0xFFFD);
             assert_int_equal(back, 1);
@@ -122,14 +128,18 @@ static void cuts_between_characters(void **state) {
                 {"\xF0\x9F\x98\x80", 3, 0},
                 {"\xF0\x9F\x98\x80", 4, 4},
                 {"\x80\x80\x80\x80", 4, 4}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) assert_int_equal(heft__utf8_cut(rows[i].text, rows[i].len), rows[i].cut);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(heft__utf8_cut(rows[i].text, rows[i].len), rows[i].cut);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_short_sequences),        cmocka_unit_test(ranges_of_four),
-        cmocka_unit_test(every_place_before_a_guard_page), cmocka_unit_test(random_mixtures),
-        cmocka_unit_test(every_code_point_both_ways), cmocka_unit_test(cuts_between_characters),
+        cmocka_unit_test(all_short_sequences),
+        cmocka_unit_test(ranges_of_four),
+        cmocka_unit_test(every_place_before_a_guard_page),
+        cmocka_unit_test(random_mixtures),
+        cmocka_unit_test(every_code_point_both_ways),
+        cmocka_unit_test(cuts_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
