@@ -12,7 +12,10 @@ extern "C" {
 
 /* A strided view of one tensor. It borrows from its archive, which must outlive it. Copy it
  * freely. Element (i0, i1, ...) is element offset + sum(i[d] * stride[d]) of the tensor,
- * counted in elements from its first. */
+ * counted in elements from its first. In a view without elements, and for the stride of a dim
+ * of 1, these numbers mean nothing.
+ * Every function that makes a view of a view allows `out` == `view`. Where it fails it leaves
+ * `view` alone and makes any other `out` a view of no archive. */
 typedef struct heft_view {
     const heft_archive *archive;
     uint64_t id;       /* of the tensor */
@@ -20,7 +23,7 @@ typedef struct heft_view {
     uint32_t rank;     /* of the view */
     int64_t offset;    /* elements */
     int64_t shape[HEFT_MAX_RANK];
-    int64_t stride[HEFT_MAX_RANK]; /* elements; any sign; 0 only where a dim of 1 was inserted */
+    int64_t stride[HEFT_MAX_RANK]; /* elements, of any sign */
 } heft_view;
 
 /* The whole tensor `id`, row-major.
@@ -67,7 +70,6 @@ typedef struct heft_index {
 } heft_index;
 
 /* *out = view[items]: NumPy basic indexing, complete. Fewer items than dims: the rest are full.
- * `out` may be `view`.
  * Errors: INVALID_ARGUMENT (too many items, an integer out of range: the message names axis,
  * index and size; two ellipses, step 0), LIMIT (rank above HEFT_MAX_RANK).
  * Thread rule: any thread. */
@@ -75,10 +77,11 @@ HEFT_API heft_status heft_view_index(const heft_view *view, const heft_index *it
                                      heft_error *err);
 
 /* The same from text: what stands between the brackets, "0:4, ::2, -1, ..., None". Blanks are
- * ignored; "" and "()" index nothing; integers of any length are clamped; "newaxis" is None.
- * `text_len` may be SIZE_MAX for strlen(text).
- * Errors: INVALID_ARGUMENT (offset = position in the text; advanced indexing is refused by that
- * name), and as heft_view_index.
+ * ignored; "" and "()" index nothing; integers of any length are clamped; "newaxis" is None,
+ * "Ellipsis" is "..."; "[]" alone is 0:0, as in NumPy. `text_len` may be SIZE_MAX for
+ * strlen(text).
+ * Errors: INVALID_ARGUMENT (offset = position in the text; other lists, booleans and tuples are
+ * refused as advanced indexing, floats and strings by name), and as heft_view_index.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_view_index_text(const heft_view *view, const char *text, size_t text_len, heft_view *out,
                                           heft_error *err);
@@ -97,9 +100,10 @@ HEFT_API heft_status heft_view_permute(const heft_view *view, const int64_t *axe
 HEFT_API heft_status heft_view_transpose(const heft_view *view, int64_t axis_a, int64_t axis_b, heft_view *out,
                                          heft_error *err);
 
-/* Another shape of as many elements, where that is a view (no copy); one dim may be -1.
- * Errors: INVALID_ARGUMENT (counts differ, two -1), UNSUPPORTED (it would need a copy), LIMIT
- * (rank).
+/* Another shape of as many elements, where that is a view (no copy), by NumPy's rules; one dim
+ * may be -1.
+ * Errors: INVALID_ARGUMENT (counts differ, two -1, another negative dim), UNSUPPORTED (it would
+ * need a copy), LIMIT (rank).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_view_reshape(const heft_view *view, const int64_t *shape, uint32_t rank, heft_view *out,
                                        heft_error *err);
@@ -125,14 +129,13 @@ HEFT_API heft_status heft_view_split(const heft_view *view, int64_t axis, uint64
 
 /* Walks the byte runs of a view in element order and constant memory. Private but for its size. */
 typedef struct heft_run_iter {
-    const heft_view *view;
     uint64_t bit, run_bits, left;
-    int64_t index[HEFT_MAX_RANK];
-    uint32_t outer;
-    uint32_t reserved;
+    uint32_t rank, reserved;
+    int64_t index[HEFT_MAX_RANK], shape[HEFT_MAX_RANK];
+    uint64_t step[HEFT_MAX_RANK];
 } heft_run_iter;
 
-/* Starts a walk; `view` must outlive it. A view of zero elements has no runs.
+/* Starts a walk, which does not refer to `view` later. A view of zero elements has no runs.
  * Errors: UNSUPPORTED (a sub-byte view whose runs do not start and end on bytes).
  * Thread rule: one thread. */
 HEFT_API heft_status heft_run_iter_init(heft_run_iter *iter, const heft_view *view, heft_error *err);
