@@ -1,5 +1,6 @@
-/* base: shortest and rounded decimal text of floats, from exact integer arithmetic (the method of Steele and White: the value
- * and the half gaps to its neighbours as fractions of one denominator, digit after digit until the rest cannot matter). */
+/* base: shortest and rounded decimal text of floats, from exact integer arithmetic (the method of Steele and White: the
+ * value and the half gaps to its neighbours as fractions of one denominator, digit after digit until the rest cannot
+ * matter). */
 #include "base/float_text.h"
 
 #include <math.h>
@@ -80,8 +81,8 @@ static int float_big_compare_sum(const float_big *a, const float_big *b, const f
     return float_big_compare(&sum, c);
 }
 
-/* A positive value as value / scale, with the half gaps to the neighbours above and below over the same scale; while digits
- * are made, value = 0.d1d2... x 10^exponent x scale. */
+/* A positive value as value / scale, with the half gaps to the neighbours above and below over the same scale; while
+ * digits are made, value = 0.d1d2... x 10^exponent x scale. */
 typedef struct float_state {
     float_big value, scale, above, below;
     bool even; /* the neighbours' ties read back as this value */
@@ -139,7 +140,9 @@ static char float_next_digit(float_state *s) {
 }
 
 /* The sign of value / scale - 1/2: which way what is left rounds. */
-static int float_compare_half(const float_state *s) { return float_big_compare_sum(&s->value, &s->value, &s->scale); }
+static int float_compare_half(const float_state *s) {
+    return float_big_compare_sum(&s->value, &s->value, &s->scale);
+}
 
 size_t heft__float_digits(double value, int mantissa_bits, int min_exponent, char digits[17], int *exponent) {
     int power;
@@ -201,7 +204,8 @@ static size_t float_round_digits(double value, size_t wanted, char digits[17], i
 }
 
 /* Lays digits out: plain for exponents in [plain_from, plain_to], else d.ddde+XX. `point`: integers end in ".0". */
-static size_t float_layout(bool negative, const char *digits, size_t n, int exponent, int plain_to, bool point, char *out) {
+static size_t float_layout(bool negative, const char *digits, size_t n, int exponent, int plain_to, bool point,
+                           char *out) {
     const int plain_from = -3;
     size_t at = 0, whole = exponent > 0 ? (size_t)exponent : 0;
     if (negative) out[at++] = '-';
@@ -246,7 +250,9 @@ size_t heft__float_text(double value, int mantissa_bits, int min_exponent, char 
     return float_layout(signbit(value), digits, n, exponent, 16, true, out);
 }
 
-size_t heft__double_text(double value, char *out) { return heft__float_text(value, 53, -1074, out); }
+size_t heft__double_text(double value, char *out) {
+    return heft__float_text(value, 53, -1074, out);
+}
 
 size_t heft__double_text_rounded(double value, int digits, char *out) {
     char text[17];

@@ -37,8 +37,8 @@ static inline uint32_t hash_half(const char *p) {
     return word;
 }
 
-/* Both factors of every product hold secret bits (seed, or the state that grows from it), so which names collide cannot be
- * known beforehand. The length is part of the state: the last words may overlap what was read before. */
+/* Both factors of every product hold secret bits (seed, or the state that grows from it), so which names collide cannot
+ * be known beforehand. The length is part of the state: the last words may overlap what was read before. */
 uint32_t heft__hash_name(const heft__hash_index *index, const char *name, size_t len) {
     uint64_t s0 = index->seed[0], state = index->seed[1] ^ (uint64_t)len * HASH_K0, other = state ^ HASH_K1;
     const char *p = name;

@@ -89,7 +89,10 @@ static int32_t json_hex4(const char *text, size_t at, size_t len, size_t *bad) {
     int32_t value = 0;
     for (size_t i = at; i < at + 4; i++) {
         char c = i < len ? text[i] : 0;
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) {
             *bad = i;
             return -1;
@@ -185,8 +188,10 @@ bool heft__json_equals(const heft__json_token *token, const char *text, size_t l
     while (p < end) {
         char form[4];
         size_t n = 1;
-        if (*p == '\\') n = json_escape_value(&p, form);
-        else form[0] = *p++;
+        if (*p == '\\')
+            n = json_escape_value(&p, form);
+        else
+            form[0] = *p++;
         if (n > len - at || memcmp(text + at, form, n) != 0) return false;
         at += n;
     }
@@ -239,7 +244,8 @@ static bool json_number(heft__json *json, heft__json_token *token) {
     bool full = false; /* the significand holds no more digits; those that follow only scale it */
     if (json->text[at] == '-') at++;
     if (!json_is_digit(json, at)) return JSON_EXPECTED(json, at, "a digit");
-    if (json->text[at] == '0' && json_is_digit(json, at + 1)) return json_fail(json, at, "a number with a leading zero");
+    if (json->text[at] == '0' && json_is_digit(json, at + 1))
+        return json_fail(json, at, "a number with a leading zero");
     for (; json_is_digit(json, at); at++) {
         full = full || !json_take_digit(&significand, json->text[at]);
         exponent += full;
@@ -292,7 +298,8 @@ static void json_punctuation(heft__json *json, heft__json_token *token, heft__js
 }
 
 static bool json_open(heft__json *json, heft__json_token *token, bool object) {
-    if (json->depth == HEFT__JSON_MAX_DEPTH) return json_fail(json, json->pos, "more than 127 containers inside each other");
+    if (json->depth == HEFT__JSON_MAX_DEPTH)
+        return json_fail(json, json->pos, "more than 127 containers inside each other");
     uint64_t bit = UINT64_C(1) << (json->depth % 64), *word = &json->is_object[json->depth / 64];
     *word = object ? *word | bit : *word & ~bit;
     json->depth++;
@@ -301,7 +308,9 @@ static bool json_open(heft__json *json, heft__json_token *token, bool object) {
     return true;
 }
 
-static void json_after_value(heft__json *json) { json->state = json->depth ? JSON_WANT_MORE : JSON_WANT_NOTHING; }
+static void json_after_value(heft__json *json) {
+    json->state = json->depth ? JSON_WANT_MORE : JSON_WANT_NOTHING;
+}
 
 /* Closes the innermost container if its end stands at json->pos. */
 static bool json_close(heft__json *json, heft__json_token *token) {
@@ -413,8 +422,17 @@ bool heft__json_skip(heft__json *json, const heft__json_token *token) {
 }
 
 const char *heft__json_type_name(heft__json_type type) {
-    static const char *const names[] = {"an error",       "an object", "the end of an object", "an array", "the end of an array",
-                                        "a member's name", "a string",  "a number",             "true",     "false",
-                                        "null",            "the end of the text"};
+    static const char *const names[] = {"an error",
+                                        "an object",
+                                        "the end of an object",
+                                        "an array",
+                                        "the end of an array",
+                                        "a member's name",
+                                        "a string",
+                                        "a number",
+                                        "true",
+                                        "false",
+                                        "null",
+                                        "the end of the text"};
     return (size_t)type < sizeof names / sizeof *names ? names[type] : names[0];
 }

@@ -78,10 +78,18 @@ static void json_out_close(heft__json_out *out, const char *bracket) {
     out->need_comma = true;
 }
 
-void heft__json_out_object(heft__json_out *out) { json_out_open(out, "{"); }
-void heft__json_out_object_end(heft__json_out *out) { json_out_close(out, "}"); }
-void heft__json_out_array(heft__json_out *out) { json_out_open(out, "["); }
-void heft__json_out_array_end(heft__json_out *out) { json_out_close(out, "]"); }
+void heft__json_out_object(heft__json_out *out) {
+    json_out_open(out, "{");
+}
+void heft__json_out_object_end(heft__json_out *out) {
+    json_out_close(out, "}");
+}
+void heft__json_out_array(heft__json_out *out) {
+    json_out_open(out, "[");
+}
+void heft__json_out_array_end(heft__json_out *out) {
+    json_out_close(out, "]");
+}
 
 static void json_out_unit(heft__json_out *out, uint32_t unit) {
     char form[6] = {'\\', 'u'};
@@ -112,8 +120,10 @@ static void json_out_quoted(heft__json_out *out, const char *text, size_t len) {
         bool bad = code == 0xFFFD && n == 1;
         if (code < 0x20 || code == '"' || code == '\\' || bad || (out->ascii && code > 0x7E)) {
             json_out_put(out, text + plain, at - plain);
-            if (bad && !out->ascii) json_out_put(out, "\xEF\xBF\xBD", 3);
-            else json_out_escaped(out, code);
+            if (bad && !out->ascii)
+                json_out_put(out, "\xEF\xBF\xBD", 3);
+            else
+                json_out_escaped(out, code);
             plain = at + n;
         }
         at += n;
@@ -146,19 +156,27 @@ static void json_out_integer(heft__json_out *out, bool negative, uint64_t size) 
     json_out_scalar(out, text + at, sizeof text - at);
 }
 
-void heft__json_out_u64(heft__json_out *out, uint64_t value) { json_out_integer(out, false, value); }
+void heft__json_out_u64(heft__json_out *out, uint64_t value) {
+    json_out_integer(out, false, value);
+}
 void heft__json_out_i64(heft__json_out *out, int64_t value) {
     json_out_integer(out, value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 void heft__json_out_double(heft__json_out *out, double value) {
     char text[32];
-    if (!isfinite(value)) heft__json_out_null(out);
-    else json_out_scalar(out, text, heft__double_text(value, text));
+    if (!isfinite(value))
+        heft__json_out_null(out);
+    else
+        json_out_scalar(out, text, heft__double_text(value, text));
 }
 
-void heft__json_out_bool(heft__json_out *out, bool value) { json_out_scalar(out, value ? "true" : "false", value ? 4 : 5); }
-void heft__json_out_null(heft__json_out *out) { json_out_scalar(out, "null", 4); }
+void heft__json_out_bool(heft__json_out *out, bool value) {
+    json_out_scalar(out, value ? "true" : "false", value ? 4 : 5);
+}
+void heft__json_out_null(heft__json_out *out) {
+    json_out_scalar(out, "null", 4);
+}
 
 void heft__json_out_newline(heft__json_out *out) {
     json_out_put(out, "\n", 1);

@@ -25,7 +25,8 @@ static bool glob_literal(const char *glob, size_t len, size_t *at, uint8_t *byte
     return true;
 }
 
-/* Reads the set whose `[` is glob[*at] and moves past its `]`. True if `byte` is in it; false also if it is ill formed. */
+/* Reads the set whose `[` is glob[*at] and moves past its `]`. True if `byte` is in it; false also if it is ill formed.
+ */
 static bool glob_set(const char *glob, size_t len, size_t *at, uint8_t byte, glob_fault *fault) {
     size_t i = *at + 1;
     bool negated = i < len && (glob[i] == '!' || glob[i] == '^'), hit = false;
@@ -57,8 +58,10 @@ size_t heft__glob_check(const char *glob, size_t glob_len, const char **why) {
     glob_fault fault = {0, NULL};
     uint8_t byte;
     for (size_t i = 0; i < glob_len && !fault.why;) {
-        if (glob[i] == '[') glob_set(glob, glob_len, &i, 0, &fault);
-        else glob_literal(glob, glob_len, &i, &byte, &fault);
+        if (glob[i] == '[')
+            glob_set(glob, glob_len, &i, 0, &fault);
+        else
+            glob_literal(glob, glob_len, &i, &byte, &fault);
     }
     if (!fault.why) return SIZE_MAX;
     *why = fault.why;
@@ -77,8 +80,8 @@ static bool glob_item(const char *glob, size_t len, size_t *at, uint8_t byte) {
     return glob_literal(glob, len, at, &literal, &fault) && literal == byte;
 }
 
-/* A later `*` makes every earlier one's choice final, so one place to return to is enough: for each `*` the name is tried
- * from each position at most once. */
+/* A later `*` makes every earlier one's choice final, so one place to return to is enough: for each `*` the name is
+ * tried from each position at most once. */
 bool heft__glob_match(const char *glob, size_t glob_len, const char *name, size_t name_len) {
     size_t g = 0, n = 0, star = SIZE_MAX, star_name = 0;
     while (n < name_len) {
@@ -100,7 +103,9 @@ bool heft__glob_match(const char *glob, size_t glob_len, const char *name, size_
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-static bool text_is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool text_is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /* The digits at text[*at): moves past them, returns their number without leading zeros and sets *first to the first. */
 static size_t text_number(const char *text, size_t len, size_t *at, const char **first) {
@@ -141,8 +146,8 @@ int heft__bytes_compare(const char *a, size_t a_len, const char *b, size_t b_len
 
 /* ---- escaping ---------------------------------------------------------------------------------------------------- */
 
-/* Characters beyond ASCII that are escaped: they move the cursor, turn the direction of text, or cannot be seen, so that
- * two different names would look the same. */
+/* Characters beyond ASCII that are escaped: they move the cursor, turn the direction of text, or cannot be seen, so
+ * that two different names would look the same. */
 static bool text_is_hidden(uint32_t code) {
     static const struct {
         uint32_t first, last;
@@ -229,7 +234,9 @@ size_t heft__escape_length(const char *text, size_t len) {
 
 #define TEXT_DISTANCE_MAX 256
 
-static uint32_t text_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t text_min(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
 
 /* Optimal string alignment within a band of `limit` cells beside the diagonal: what lies outside costs more anyway. */
 static uint32_t text_distance(const char *a, size_t n, const char *b, size_t m, uint32_t limit) {

@@ -9,8 +9,8 @@
 #include <arm_neon.h>
 #endif
 
-/* Bytes of the valid sequence at p[0..left), left > 0; 0 if it is bad. The second byte's range is what keeps out overlong
- * forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4). */
+/* Bytes of the valid sequence at p[0..left), left > 0; 0 if it is bad. The second byte's range is what keeps out
+ * overlong forms (E0, F0), surrogates (ED) and values above U+10FFFF (F4). */
 static inline size_t utf8_sequence(const uint8_t *p, size_t left) {
     uint8_t lead = p[0];
     if (lead < 0x80) return 1;
