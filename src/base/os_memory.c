@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__linux__)
+#if defined(__linux__) || defined(__APPLE__)
 #include <sys/random.h>
 #endif
 
