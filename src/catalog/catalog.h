@@ -23,6 +23,12 @@ typedef struct heft__fault {
     uint64_t value;    /* a length or count; of kinds of a set an index into `texts` or `errors` of the report */
 } heft__fault;
 
+/* In `other` of a record about bytes that no tensor owns: what they are, as far as they were looked at. */
+#define HEFT__CONTENT_UNKNOWN UINT32_MAX
+#define HEFT__CONTENT_ZERO UINT32_C(0)
+#define HEFT__CONTENT_DATA UINT32_C(1)       /* some byte is not zero */
+#define HEFT__CONTENT_ZERO_START UINT32_C(2) /* zero up to the limit of what is looked at */
+
 typedef struct heft__faults {
     heft__fault *items;
     uint64_t count, capacity;
@@ -36,6 +42,7 @@ typedef struct heft__faults {
 #define HEFT__ENTRY_DROPPED UINT8_C(4)  /* lost to a later duplicate (lenient), its bytes do not count */
 #define HEFT__ENTRY_INDEXED UINT8_C(8)  /* an index names it for this file */
 #define HEFT__ENTRY_BROKEN UINT8_C(16)  /* under a check: a fault says that it is not whole */
+#define HEFT__ENTRY_SIZED UINT8_C(32)   /* seen while it was read: offsets, shape and dtype agree (checks 8b to 8e) */
 
 typedef struct heft__entry {
     const char *name;      /* into the retained header; NUL after it */
@@ -62,9 +69,10 @@ typedef struct heft__listing {
     uint64_t nmetadata, metadata_capacity;
     bool has_metadata;
     heft__arena arena;      /* shapes */
-    heft__hash_index names; /* number = entry index; dropped entries are not in it */
+    heft__hash_index names; /* number = entry index; of a repeated name the last entry is kept */
     heft__faults faults;    /* warnings and notes; under `collect` errors too; in order of the rules */
-    heft_error *fatal;      /* under `collect`: the full error that ended the listing; NULL: none */
+    heft_error *fatal;      /* under `collect`: the full error that ended the listing, whose entries are then those read so
+                             * far, in header order and unchecked; NULL: none */
     uint64_t nfillers;
     uint64_t nvisible, nwithheld; /* set by the union: tensors of the archive; hidden because the index does not name them */
 } heft__listing;

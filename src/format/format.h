@@ -15,17 +15,19 @@ typedef struct heft__format {
     const char *name;
     /* 0: not this format; else how sure (100: a magic number). `head`: the first bytes (up to 16), `size`: of the file. */
     int (*probe)(const uint8_t *head, size_t nhead, uint64_t size);
-    /* Reads headers only and fills a listing that heft__listing_init made (source set by the caller). Under `collect` a
-     * damaged file is no failure: listing->faults and ->fatal say what is wrong; only IO and memory fail. */
-    heft_status (*scan)(heft_source *source, const heft__scan_options *options, heft__listing *listing,
+    /* Reads headers only and fills a listing that heft__listing_init made, source set. `head` is what has been read of the
+     * file already: its first 16 bytes, or all of a smaller one. Under `collect` a damaged file is no failure:
+     * listing->faults and ->fatal say what is wrong; only IO and memory fail. */
+    heft_status (*scan)(const uint8_t *head, size_t nhead, const heft__scan_options *options, heft__listing *listing,
                         heft_error *err);
 } heft__format;
 
 /* The formats of this build, best first (registry.c). NULL-terminated. */
 extern const heft__format *const heft__formats[];
 
-/* Finds the format of a source and scans it. A file that is of no known format is scanned as safetensors, whose failure
- * then carries the diagnosis. */
+/* Finds the format of a source and scans it into a listing that heft__listing_init made; listing->source becomes one more
+ * reference. A file that is of no known format is scanned as safetensors, whose failure then carries the diagnosis. On
+ * failure the listing is left for heft__listing_free. */
 heft_status heft__scan(heft_source *source, const heft__scan_options *options, heft__listing *listing, heft_error *err);
 
 /* safetensors.c */
