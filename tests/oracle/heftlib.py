@@ -410,7 +410,7 @@ class View:
             strides, step = [], 1
             for dim in reversed(shape):
                 strides.insert(0, step)
-                step *= dim
+                step *= max(dim, 1)
         for axis, (dim, stride) in enumerate(zip(shape, strides)):
             raw.shape[axis], raw.stride[axis] = dim, stride
         return cls(None, raw)
