@@ -30,11 +30,14 @@ extern const heft__format *const heft__formats[];
  * failure the listing is left for heft__listing_free. */
 heft_status heft__scan(heft_source *source, const heft__scan_options *options, heft__listing *listing, heft_error *err);
 
+/* Puts the file's name into an error and before its message. */
+void heft__name_file(heft_error *err, const heft_source *source);
+
 /* safetensors.c */
 extern const heft__format heft__format_safetensors;
 
-/* diagnose.c: what a file that failed a header check really is. Reads at most its first 4 KiB. False: nothing known, *err is
- * left alone; else *err is rewritten (status and fault with the text), keeping file. */
+/* diagnose.c: what a file whose length or header text was refused really is, from its first 4 KiB; of a header whose length
+ * field is wrong, where its text really ends. False: nothing known, *err is left alone; else *err is rewritten. */
 bool heft__diagnose(heft_source *source, heft_error *err);
 
 /* index_json.c: a model.safetensors.index.json, read as a stream. */

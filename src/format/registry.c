@@ -2,6 +2,10 @@
 #include "format/format.h"
 
 #include "base/error.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
 
 const heft__format *const heft__formats[] = {&heft__format_safetensors, NULL};
 
@@ -22,4 +26,14 @@ heft_status heft__scan(heft_source *source, const heft__scan_options *options, h
         best_score = score;
     }
     return best->scan(head, nhead, options, listing, err);
+}
+
+void heft__name_file(heft_error *err, const heft_source *source) {
+    char label[200], text[sizeof err->message + sizeof label + 2];
+    const char *path = heft_source_label(source);
+    if (err->file[0]) return;
+    heft__escape(label, sizeof label, path, strlen(path));
+    snprintf(text, sizeof text, "%s: %s", label, err->message);
+    heft__copy_text(err->message, sizeof err->message, text, strlen(text));
+    heft__error_file(err, path);
 }

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define SAFETENSORS_DEFAULT_LIMIT  UINT64_C(100000000)
@@ -337,17 +336,6 @@ static bool safetensors_is_verdict(heft_status status) {
     return status == HEFT_CORRUPT || status == HEFT_UNSUPPORTED || status == HEFT_LIMIT;
 }
 
-/* Puts the file's name into an error and before its message. */
-static void safetensors_name_file(heft_error *err, const heft_source *source) {
-    char label[200], text[sizeof err->message + sizeof label + 2];
-    const char *path = heft_source_label(source);
-    if (err->file[0]) return;
-    heft__escape(label, sizeof label, path, strlen(path));
-    snprintf(text, sizeof text, "%s: %s", label, err->message);
-    heft__copy_text(err->message, sizeof err->message, text, strlen(text));
-    heft__error_file(err, path);
-}
-
 heft_status heft__safetensors_scan(const uint8_t *head, size_t nhead, const heft__scan_options *options,
                                    bool one_by_one, heft__listing *listing, heft_error *err) {
     heft_error local;
@@ -363,7 +351,7 @@ heft_status heft__safetensors_scan(const uint8_t *head, size_t nhead, const heft
     if (!status) return HEFT_OK;
     if (safetensors_is_verdict(status)) {
         if (!scan.parsed) heft__diagnose(listing->source, &local);
-        safetensors_name_file(&local, listing->source);
+        heft__name_file(&local, listing->source);
         status = local.status;
         if (options->collect) {
             listing->fatal = heft__alloc(&listing->alloc, sizeof local);
