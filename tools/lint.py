@@ -7,6 +7,7 @@ The layer table, the places of operating-system calls and the places of third-pa
 docs/ARCHITECTURE.md, so the page and the check cannot drift apart. tests/lint proves for each rule that it can fail.
 """
 import fnmatch
+import functools
 import os
 import pathlib
 import re
@@ -36,7 +37,9 @@ BANNED = [(r"\b(strto(d|f|ld)|atof|[fs]?scanf|setlocale|localeconv)\s*\(", "boun
           (r"\b(assert|abort|exit|_Exit|_exit|quick_exit)\s*\(", "the library never ends the process"),
           (r"\b(sprintf|strcpy|strcat|gets|strtok|rand|srand|alloca)\s*\(", "unsafe or stateful"),
           (r"\b(_Thread_local|__thread|thrd_create|mtx_lock|call_once)\b", "no C11 threads, no thread-local state"),
-          (r"^(?!.*__extension__).*\b__int128\b", "__int128 needs __extension__")]
+          (r"\b__int128\b", "__int128 needs __extension__")]
+TEXT_FAULTS = [(re.compile(rb"[ \t\r]\n"), "white space at the end of the line"), (re.compile(rb"\t"), "a tab"),
+               (re.compile(rb"\b(TO" rb"DO|FIX" rb"ME|XX" rb"X)\b"), "a mark of unfinished work")]
 FLOAT_FORMAT = re.compile(r"%[-+ #0]*(\d+|\*)?(\.(\d+|\*))?l?[aAeEfFgG]")
 KEYWORDS = set("""if for while switch return sizeof do else _Alignof __attribute__ _Static_assert _Alignas
 _Atomic defined""".split())
@@ -115,6 +118,20 @@ class Source:
                 if depth == 0 and (char == ";" or char == "}" and body):
                     self.items.append(Item(text, first, number, body))
                     text, first, body = "", None, False
+
+
+    @functools.cached_property
+    def banned_calls(self):
+        found = []
+        for pattern, why in BANNED:
+            for match in re.finditer(pattern, self.code):
+                line = self.code.count("\n", 0, match.start()) + 1
+                if "__extension__" not in self.lines[line - 1]:
+                    found.append((line, f"{match.group().strip(' (')}: {why}"))
+        for line, text in self.strings:
+            if FLOAT_FORMAT.search(text) and "%%" not in text:
+                found.append((line, f"{text}: a float format is bound to the locale"))
+        return found
 
 
 def strip_attributes(text):
@@ -381,13 +398,10 @@ class Lint:
             text = (self.root / path).read_bytes()
             if text and not text.endswith(b"\n"):
                 self.report(path, text.count(b"\n") + 1, "text", "no newline at the end")
-            for number, line in enumerate(text.split(b"\n"), 1):
-                if line.endswith((b" ", b"\t", b"\r")):
-                    self.report(path, number, "text", "white space at the end of the line")
-                if b"\t" in line and path.endswith((".c", ".h", ".py")):
-                    self.report(path, number, "text", "a tab")
-                if re.search(rb"\b(TO" rb"DO|FIX" rb"ME|XX" rb"X)\b", line):
-                    self.report(path, number, "text", "a mark of unfinished work")
+            for pattern, what in TEXT_FAULTS:
+                for match in pattern.finditer(text):
+                    if what != "a tab" or path.endswith((".c", ".h", ".py")):
+                        self.report(path, text.count(b"\n", 0, match.start()) + 1, "text", what)
         for source in self.under("src/", "cli/", "fuzz/", "tests/unit/", "bench/", "examples/"):
             if source.path.endswith(".c") and not re.match(r"/\* \S", source.lines[0] if source.lines else ""):
                 self.report(source.path, 1, "first-line", "the first line says what the file is for, in a comment")
@@ -468,14 +482,8 @@ class Lint:
 
     def check_calls(self):
         for source in self.under("src/"):
-            for number, line in enumerate(source.code.split("\n"), 1):
-                for pattern, why in BANNED:
-                    match = re.search(pattern, line)
-                    if match:
-                        self.report(source.path, number, "banned-call", f"{match.group().strip(' (')}: {why}")
-            for number, text in source.strings:
-                if FLOAT_FORMAT.search(text) and "%%" not in text:
-                    self.report(source.path, number, "banned-call", f"{text}: a float format is bound to the locale")
+            for line, text in source.banned_calls:
+                self.report(source.path, line, "banned-call", text)
 
 
 def file_names(source):

@@ -16,18 +16,31 @@ KEPT = ("src", "cli", "include", "docs", "tools", "fuzz/replay.c", "tests/unit",
 USELESS = ("text", "src/base/core.c")
 
 
+undo = []  # (path, content before, None if there was no file)
+
+
+def put(tree, path, text):
+    file = tree / path
+    undo.append((file, file.read_bytes() if file.exists() else None))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def take_back():
+    while undo:
+        file, before = undo.pop()
+        if before is None:
+            file.unlink()
+        else:
+            file.write_bytes(before)
+
+
 def append(path, text):
-    def change(tree):
-        with open(tree / path, "a", encoding="utf-8") as file:
-            file.write(text)
-    return change
+    return lambda tree: put(tree, path, (tree / path).read_text(encoding="utf-8") + text)
 
 
 def create(path, text):
-    def change(tree):
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_text(text, encoding="utf-8")
-    return change
+    return lambda tree: put(tree, path, text)
 
 
 def replace(path, pattern, text):
@@ -35,7 +48,7 @@ def replace(path, pattern, text):
         old = (tree / path).read_text(encoding="utf-8")
         new = re.sub(pattern, text, old, count=1, flags=re.S)
         assert new != old, f"{pattern} is not in {path}"
-        (tree / path).write_text(new, encoding="utf-8")
+        put(tree, path, new)
     return change
 
 
@@ -128,27 +141,25 @@ def run_lint(tree):
 def main():
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
-        clean = pathlib.Path(folder) / "clean"
+        tree = pathlib.Path(folder)
         for name in KEPT:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, clean / name)
+                shutil.copytree(ROOT / name, tree / name)
             elif (ROOT / name).is_file():
-                (clean / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, clean / name)
-        text = run_lint(clean)
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, tree / name)
+        text = run_lint(tree)
         if text:
             print("the clean copy fails:\n" + text)
             return 1
         for rule, what, change in VIOLATIONS:
-            tree = pathlib.Path(folder) / "wrong"
-            shutil.copytree(clean, tree)
             change(tree)
             text = run_lint(tree)
             if f"[{rule}]" not in text:
                 print(f"not found: {rule}: {what}\n{text}")
                 failures += 1
             lint.EXCUSED.pop(USELESS, None)
-            shutil.rmtree(tree)
+            take_back()
     missing = set(lint.RULES) - {rule for rule, _, _ in VIOLATIONS}
     if missing:
         print("rules without a violation:", sorted(missing))
