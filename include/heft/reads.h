@@ -51,7 +51,8 @@ typedef struct heft_read_options {
     const heft_allocator *allocator; /* for plans and scratch; NULL: the archive's */
 } heft_read_options;
 
-/* What a read did. Filled on success and on failure. */
+/* What a read did. Filled on success and on failure; kept, over-read and spanned bytes are 0 on
+ * failure, the other numbers tell how far it came. */
 typedef struct heft_read_stats {
     uint64_t kept_nbytes;      /* bytes delivered */
     uint64_t requested_nbytes; /* bytes asked of sources; kept + over_read + spanned */
@@ -126,14 +127,17 @@ typedef uint32_t heft_run_kind;
 #define HEFT_RUN_VECTOR UINT32_C(1)  /* one request scattered into places; gaps go to a dump */
 #define HEFT_RUN_GATHER UINT32_C(2)  /* through scratch, then copied element by element */
 
-/* One contiguous read of a plan, cut into blocks when it runs. */
+/* One part of a plan: views that are read as one contiguous range, or one strided view, which may
+ * take several reads where the gaps between them cost more than a read. */
 typedef struct heft_plan_run {
     uint32_t file;          /* index in the archive of its first view */
     heft_run_kind kind;
     uint64_t offset;        /* in the file */
+    uint64_t span_nbytes;   /* from there to the last byte */
     uint64_t nbytes;        /* requested */
     uint64_t kept_nbytes;   /* of these, delivered */
-    uint64_t first_view;    /* index of the first view that it serves */
+    uint64_t nreads;        /* contiguous reads, before they are cut into blocks */
+    uint64_t first_view;    /* the view that lies first in the file */
     uint64_t nviews;
 } heft_plan_run;
 
