@@ -270,6 +270,10 @@ static void deep_links_end(void **state) {
         snprintf(folder, sizeof folder, "deep/%s", target);
         test_mkdir(folder);
     }
+    char folder[700];
+    snprintf(folder, sizeof folder, "deep/%s/file", target);
+    test_write(folder, "bottom", 6);
+    strcat(target, "/file");
     link_to(target, "deep/down");
     for (int i = 0; i < 50; i++) {
         char next[64];
@@ -285,8 +289,7 @@ static void deep_links_end(void **state) {
         heft__source_sys_replace(&sys);
         expect(d, "l0", true, 0, HEFT_NOT_FOUND, NULL); /* 50 links */
         expect(d, "l10", true, 0, HEFT_OK, "end");      /* 40 links */
-        heft_source *source;
-        assert_true(heft__directory_source(d, "down", true, 0, &source, NULL) != HEFT_OK);
+        if (pass == 1) expect(d, "down", true, 0, HEFT_NOT_FOUND, NULL); /* the walk holds 64 folders at most */
     }
     heft__directory_close(d);
 }

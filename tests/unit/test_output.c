@@ -211,6 +211,18 @@ static void what_is_no_target(void **state) {
     assert_int_equal(test_count_fds(), fds);
 }
 
+/* The temporary name is UTF-8 like its target's, and ends so that no loader takes it for a checkpoint. */
+static void check_temp_name(const char *path) {
+    DIR *d = opendir(path);
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        if (strncmp(e->d_name, ".heft-", 6) != 0) continue;
+        assert_string_equal(e->d_name + n - 4, ".tmp");
+        assert_int_equal(heft__utf8_check(e->d_name, n), n);
+    }
+    closedir(d);
+}
+
 static void long_names_fit(void **state) {
     (void)state;
     test_mkdir("long");
@@ -224,6 +236,7 @@ static void long_names_fit(void **state) {
         assert_int_equal(status, len <= 255 ? HEFT_OK : HEFT_NOT_FOUND);
         if (status != HEFT_OK) continue;
         assert_int_equal(leftovers(test_path("long")), 1);
+        check_temp_name(test_path("long"));
         assert_int_equal(heft__output_commit(out, NULL), HEFT_OK);
         expect_file(test_path(name), "");
     }
