@@ -86,8 +86,8 @@ void heft__listing_free(heft__listing *listing); /* what it holds, not the struc
 /* Adds a record; false only out of memory. */
 bool heft__faults_add(heft__faults *faults, const heft_allocator *alloc, heft__fault fault);
 
-/* Writes the text of a record about one file; `text` for kinds that carry one (NULL otherwise). */
-void heft__fault_describe(const heft__fault *fault, const heft__listing *listing, const char *text, heft_error *out);
+/* faults.c: the text of a record about one file. */
+void heft__fault_describe(const heft__fault *fault, const heft__listing *listing, heft_error *out);
 
 /* The entry of a name, or UINT32_MAX. */
 uint32_t heft__listing_find(const heft__listing *listing, const char *name, size_t len);
@@ -113,7 +113,7 @@ struct heft_report {
     uint64_t ntexts, texts_capacity;
     heft_error *errors;
     uint64_t nerrors, errors_capacity;
-    const char *index_path; /* NULL: none */
+    const char *path, *index_path; /* what was opened; the index that decides, NULL: none */
     heft_report_summary summary;
 };
 
@@ -147,7 +147,7 @@ struct heft_archive {
     uint64_t ntensors;
     heft__hash_index index;      /* number = id */
     heft_pair *metadata;         /* merged; points into the listings, of one file it is the listing's own */
-    uint64_t nmetadata;
+    uint64_t nmetadata, metadata_capacity;
     char *path, *index_path, *resolution; /* index_path may be NULL */
     heft_report *warnings;
     _Atomic(uint64_t *) orders[3];        /* by heft_order: made on demand, published once */
@@ -161,7 +161,7 @@ struct heft_archive {
 typedef struct heft__union_input {
     heft__listing **listings; /* a block of nlistings pointers; each points to a block of one listing */
     uint32_t nlistings;
-    const char *path, *index_path, *resolution; /* copied; index_path may be NULL */
+    const char *path, *index_path, *resolution; /* copied; index_path NULL: no entry is withheld */
     heft_report *report; /* faults and warnings of the set so far; becomes the archive's warnings */
     bool show_fillers;
 } heft__union_input;
@@ -176,6 +176,10 @@ static inline const heft__entry *heft__archive_entry(const heft_archive *archive
     return &archive->files[ref.file]->entries[ref.entry];
 }
 
+void heft__archive_free(heft_archive *archive);
+/* Frees an archive but for its report, which then owns the listings. */
+heft_report *heft__archive_report(heft_archive *archive);
+
 /* The id of a name, or HEFT_NONE. */
 uint64_t heft__archive_lookup(const heft_archive *archive, const char *name, size_t len);
 
@@ -185,7 +189,10 @@ heft_status heft__archive_fail_name(const heft_archive *archive, const char *nam
 /* order.c: *ids lives as long as the archive. `order` is a known one. */
 heft_status heft__archive_order(const heft_archive *archive, heft_order order, const uint64_t **ids, heft_error *err);
 
-/* select.c: the ids kept, at most count of them, written to ids[]. */
+/* select.c: INVALID_ARGUMENT, with the offset, for a malformed glob that the caller calls `what`. */
+heft_status heft__glob_refuse(const char *what, const char *glob, heft_error *err);
+
+/* The ids kept, at most count of them, written to ids[]. */
 heft_status heft__archive_select(const heft_archive *archive, const heft_selection *selection, uint64_t *ids,
                                  uint64_t *nids, heft_error *err);
 

@@ -294,8 +294,7 @@ static const heft__entry *fault_entry(const heft__listing *listing, uint32_t num
     return listing && number < listing->nentries ? &listing->entries[number] : NULL;
 }
 
-void heft__fault_describe(const heft__fault *fault, const heft__listing *listing, const char *text, heft_error *out) {
-    (void)text;
+void heft__fault_describe(const heft__fault *fault, const heft__listing *listing, heft_error *out) {
     fault_writer w = {.fault = fault, .listing = listing, .out = out};
     const char *label = listing && listing->source ? heft_source_label(listing->source) : NULL;
     if (label) {

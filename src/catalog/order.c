@@ -4,9 +4,9 @@
 
 /* How it works. A group is a run of records whose names agree so far. Of each name of a group the next piece is packed
  * into a 64-bit key, such that keys compare as the names do; the group is sorted by key and falls into smaller groups.
- * In natural order a piece is text up to a digit, or a number, or a part of a number that no key holds. What all names of
- * a group share is skipped first, so that most passes divide the group; the skip is bounded, so that hostile names cannot
- * have the same bytes compared again and again. */
+ * In natural order a piece is text up to a digit, or a number, or a part of a number that no key holds. What all names
+ * of a group share is skipped first, so that most passes divide the group; the skip is bounded, so that hostile names
+ * cannot have the same bytes compared again and again. */
 
 typedef struct order_record {
     uint64_t key;
@@ -31,8 +31,14 @@ typedef struct order_job {
 } order_job;
 
 /* Last byte of a key of text: how many bytes it holds if the name ends there, or one of these. */
-enum { ORDER_PIECE = 7, ORDER_MORE = 8, ORDER_BEFORE_NUMBER = 9, ORDER_INSERTION_MAX = 32, ORDER_KEY_DIGITS = 18,
-       ORDER_SKIP_MAX = 32 };
+enum {
+    ORDER_PIECE = 7,
+    ORDER_MORE = 8,
+    ORDER_BEFORE_NUMBER = 9,
+    ORDER_INSERTION_MAX = 32,
+    ORDER_KEY_DIGITS = 18,
+    ORDER_SKIP_MAX = 32
+};
 #define ORDER_LONG_NUMBER ((uint64_t)1 << 63)
 
 static inline bool order_is_digit(char c) {
@@ -92,7 +98,8 @@ static void order_keys_of_text(order_record *r, uint32_t count) {
     }
 }
 
-/* A number of up to 18 digits is its own key, a longer one is keyed by their count, and its digits are pieces of their own. */
+/* A number of up to 18 digits is its own key, a longer one is keyed by their count, and its digits are pieces of their
+ * own. */
 static void order_keys_of_numbers(order_record *r, uint32_t count) {
     for (; count; r++, count--) {
         uint32_t n = 0;
@@ -181,12 +188,14 @@ static void order_sort(order_record *r, order_record *scratch, uint32_t count) {
         sorted &= r[i - 1].key <= r[i].key;
     }
     if (sorted) return;
-    if (count <= ORDER_INSERTION_MAX) order_sort_by_insertion(r, count);
-    else order_sort_by_radix(r, scratch, count, varying);
+    if (count <= ORDER_INSERTION_MAX)
+        order_sort_by_insertion(r, count);
+    else
+        order_sort_by_radix(r, scratch, count, varying);
 }
 
-/* Names that agree up to here go on as a group, unless they have ended: then they are equal, or, in natural order, differ
- * in leading zeros only and are sorted again by their bytes. */
+/* Names that agree up to here go on as a group, unless they have ended: then they are equal, or, in natural order,
+ * differ in leading zeros only and are sorted again by their bytes. */
 static bool order_push(order_job *job, const order_group *parent, uint32_t first, uint32_t count) {
     order_group group = {first, count, 0, parent->mode};
     uint64_t key = job->records[first].key;

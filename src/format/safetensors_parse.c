@@ -78,7 +78,7 @@ heft_status heft__safetensors_report(heft__safetensors *scan, heft__fault fault)
     if (admitted)
         fault.severity = HEFT_SEVERITY_WARNING;
     else if (!options->collect) {
-        heft__fault_describe(&fault, scan->listing, NULL, scan->err);
+        heft__fault_describe(&fault, scan->listing, scan->err);
         return scan->err->status;
     }
     return parse_record(scan, fault);

@@ -5,24 +5,82 @@
 #include "catalog/catalog.h"
 #include "format/format.h"
 
-/* resolve.c: which files a path means (docs/formats/sharded.md). Opens directories and the index, no shard. */
+/* Options as the jobs take them: complete, with an allocator. */
+typedef struct heft__open_job {
+    heft_open_options options; /* copied; strings are the caller's, for the time of the call */
+    heft_allocator alloc;
+    bool collect; /* check: put faults of the set into the report and go on */
+} heft__open_job;
+
+/* Bytes of a header by default: the reference's limit. */
+#define HEFT__MAX_HEADER_NBYTES UINT64_C(100000000)
+
+/* From a caller's options (may be NULL). INVALID_ARGUMENT. (api/archive.c) */
+heft_status heft__open_job_make(const heft_open_options *options, heft__open_job *job, heft_error *err);
+
+/* resolve.c: which files a path means (docs/formats/sharded.md). Opens folders, the index, and a path that is one file;
+ * no shard. Everything lies in `arena` unless said otherwise. */
 typedef struct heft__resolution {
     heft_allocator alloc;
-    heft__arena arena;            /* everything below */
-    heft__directory *directory;   /* NULL: `names` are paths of their own */
-    const char *path;             /* as given */
-    const char *how;              /* a few words */
-    const char *index_path;       /* NULL: no index */
-    heft__index *index;           /* NULL: no index */
-    const char **names;           /* files in order; under an index: its distinct shards, byte-sorted */
+    heft__arena arena;
+    const char *path;               /* as given */
+    const char *how;                /* a few words, static */
+    heft_source *source;            /* of a path that is one file, held; NULL: `names` are to be opened */
+    heft__directory *directory;     /* NULL: `names` are paths of their own */
+    heft__directory_entry *entries; /* of the directory */
+    uint64_t nentries;
+    uint32_t beneath_levels; /* for heft__directory_source */
+    const char *index_path;  /* NULL: no index */
+    heft__index *index;      /* NULL: no index; freed with the resolution */
+    uint32_t *shard_files;   /* of each shard of the index its number in `names`, UINT32_MAX: it is missing */
+    const char **names;      /* files in order; under an index its shards that are there, by bytes */
     uint32_t nnames;
-    bool beneath;
-    uint32_t beneath_levels;
-    heft_report *report;          /* warnings and, under `collect`, faults of the set so far */
+    bool incomplete;     /* a shard is missing */
+    heft_report *report; /* warnings and, under `collect`, faults of the set so far; NULL once taken */
 } heft__resolution;
 
-heft_status heft__resolve(const char *path, const heft_open_options *options, bool collect, heft__resolution *out,
-                          heft_error *err);
+heft_status heft__resolve(const char *path, const heft__open_job *job, heft__resolution *out, heft_error *err);
+/* A list of files, and one source (a reference is taken). */
+heft_status heft__resolve_files(const char *const *paths, size_t npaths, const heft__open_job *job,
+                                heft__resolution *out, heft_error *err);
+heft_status heft__resolve_source(heft_source *source, const heft__open_job *job, heft__resolution *out,
+                                 heft_error *err);
 void heft__resolution_free(heft__resolution *resolution);
+
+/* folder.c: what a folder holds, by names alone. */
+typedef struct heft__folder_choice {
+    const char *how;   /* NULL: nothing, and `fault` says why */
+    const char *index; /* name of an index file; NULL: `names` count */
+    const char **names;
+    uint32_t nnames;
+    uint64_t total;   /* of numbered shards, 0: no numbering */
+    bool no_index;    /* several files without an index */
+    heft_fault fault; /* HEFT_FAULT_NO_CHECKPOINT or _AMBIGUOUS */
+    const char *what; /* of these: what is ambiguous, static */
+} heft__folder_choice;
+/* False: out of memory. */
+bool heft__folder_choose(const heft__directory_entry *entries, uint64_t nentries, heft_index_mode mode,
+                         const char *variant, heft__arena *arena, heft__folder_choice *out);
+bool heft__is_index_name(const char *name); /* NAME.index.json, or NAME.index.VARIANT.json */
+bool heft__is_tensor_file(const heft__directory_entry *entry);
+const heft__directory_entry *heft__folder_find(const heft__directory_entry *entries, uint64_t nentries,
+                                               const char *name);
+/* STEM-NNNNN-of-MMMMM[.VARIANT].safetensors; false: no such name. */
+typedef struct heft__shard_number {
+    size_t stem_len;
+    uint64_t number, total;
+    bool variant; /* something stands between the total and the suffix */
+} heft__shard_number;
+bool heft__shard_number_parse(const char *name, heft__shard_number *out);
+/* Text like "2, 4-6" of the numbers 1 to total that `names` lack, and how many they are. False: out of memory. */
+bool heft__missing_numbers(heft__arena *arena, const char *const *names, uint32_t nnames, uint64_t total, char *text,
+                           size_t size, uint64_t *count);
+
+/* open.c: scans the files of a resolution, in parallel, and makes one archive of them. Under job->collect the archive's
+ * report then holds all faults, and only what cannot be judged at all fails. */
+heft_status heft__open(heft__resolution *resolution, const heft__open_job *job, heft_archive **out, heft_error *err);
+
+/* check_set.c: everything that can be said about a resolution's files. */
+heft_status heft__check(heft__resolution *resolution, const heft__open_job *job, heft_report **out, heft_error *err);
 
 #endif

@@ -1,0 +1,275 @@
+/* ops: opens the files of a resolution, their headers in parallel, and makes one archive of them. */
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/text.h"
+#include "ops/ops.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- scanning ---- */
+
+/* What one worker met: the failure of the first file, and how many there were. */
+typedef struct open_failures {
+    heft_error first;
+    uint32_t file; /* whose */
+    uint64_t count;
+} open_failures;
+
+typedef struct open_scan {
+    const heft__resolution *resolution;
+    const heft__open_job *job;
+    heft__scan_options options;
+    heft__listing **listings;
+    uint32_t nfiles;
+    atomic_uint cursor;
+    open_failures *failures; /* one a worker */
+} open_scan;
+
+static heft_status open_source(const open_scan *scan, uint32_t file, heft_source **out, heft_error *err) {
+    const heft__resolution *r = scan->resolution;
+    if (r->source) {
+        *out = heft_source_ref(r->source);
+        return HEFT_OK;
+    }
+    if (!r->directory) return heft_source_open_file(r->names[file], out, err);
+    bool beneath = scan->job->options.links == HEFT_LINKS_BENEATH;
+    return heft__directory_source(r->directory, r->names[file], beneath, r->beneath_levels, out, err);
+}
+
+static heft_status open_scan_file(open_scan *scan, uint32_t file, heft_error *err) {
+    heft__listing *listing = heft__listing_new(&scan->job->alloc);
+    if (!listing) return heft__fail_memory(err, sizeof *listing);
+    heft_source *source = NULL;
+    heft_status status = open_source(scan, file, &source, err);
+    if (!status) status = heft__scan(source, &scan->options, listing, err);
+    heft_source_unref(source);
+    if (status)
+        heft__listing_delete(listing);
+    else
+        scan->listings[file] = listing;
+    return status;
+}
+
+/* Every file is scanned, also after a failure, so that which one is reported does not depend on the threads. */
+static void open_work(void *ctx, uint32_t worker) {
+    open_scan *scan = ctx;
+    open_failures *failures = &scan->failures[worker];
+    for (;;) {
+        uint32_t file = atomic_fetch_add_explicit(&scan->cursor, 1, memory_order_relaxed);
+        if (file >= scan->nfiles) return;
+        heft_error error;
+        if (!open_scan_file(scan, file, &error)) continue;
+        if (!failures->count++) {
+            failures->first = error;
+            failures->file = file;
+        }
+    }
+}
+
+static heft_status open_judge(const open_scan *scan, uint32_t workers, heft_error *err) {
+    const open_failures *first = NULL;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < workers; i++) {
+        const open_failures *f = &scan->failures[i];
+        count += f->count;
+        if (f->count && (!first || f->file < first->file)) first = f;
+    }
+    if (!first) return HEFT_OK;
+    if (err) {
+        *err = first->first;
+        uint64_t more = err->more + count - 1;
+        err->more = more < UINT32_MAX ? (uint32_t)more : UINT32_MAX;
+    }
+    return first->first.status;
+}
+
+static void open_free_listings(const heft_allocator *alloc, heft__listing **listings, uint32_t n) {
+    for (uint32_t i = 0; listings && i < n; i++) heft__listing_delete(listings[i]);
+    heft__free(alloc, listings, n * sizeof *listings);
+}
+
+static heft_status open_scan_all(const heft__resolution *r, const heft__open_job *job, heft__listing ***out,
+                                 uint32_t *n, heft_error *err) {
+    const heft_open_options *o = &job->options;
+    open_scan scan = {.resolution = r, .job = job, .nfiles = r->source ? 1 : r->nnames};
+    scan.options = (heft__scan_options){.max_header_nbytes = o->max_header_nbytes,
+                                        .lenient = o->lenient,
+                                        .list_unknown_dtypes = o->list_unknown_dtypes,
+                                        .collect = job->collect};
+    atomic_init(&scan.cursor, 0);
+    uint32_t workers = scan.nfiles < 2 ? 1 : o->workers ? o->workers : heft__default_workers();
+    if (workers > scan.nfiles) workers = scan.nfiles ? scan.nfiles : 1;
+    uint64_t nbytes = (uint64_t)scan.nfiles * sizeof *scan.listings;
+    scan.listings = heft__alloc_zero(&job->alloc, nbytes);
+    scan.failures = heft__alloc(&job->alloc, workers * sizeof *scan.failures);
+    heft_status status = HEFT_OK;
+    if (!scan.listings || !scan.failures) {
+        status = heft__fail_memory(err, nbytes);
+    } else {
+        for (uint32_t i = 0; i < workers; i++) scan.failures[i].count = 0;
+        if (workers == 1)
+            open_work(&scan, 0);
+        else
+            heft__parallel(workers, open_work, &scan);
+        status = open_judge(&scan, workers, err);
+    }
+    heft__free(&job->alloc, scan.failures, workers * sizeof *scan.failures);
+    if (status) {
+        open_free_listings(&job->alloc, scan.listings, scan.nfiles);
+        return status;
+    }
+    *out = scan.listings;
+    *n = scan.nfiles;
+    return HEFT_OK;
+}
+
+/* ---- the index and the shards ---- */
+
+/* Marks what the index names for each shard, and reports what it names in vain. Each name is looked up once. */
+static void open_apply_index(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n) {
+    bool exact = job->options.index == HEFT_INDEX_EXACT;
+    bool lenient = job->options.lenient & HEFT_LENIENT_INDEX_MISMATCH;
+    for (uint32_t i = 0; exact && i < n; i++)
+        for (uint64_t e = 0; e < listings[i]->nentries; e++) listings[i]->entries[e].flags |= HEFT__ENTRY_HIDDEN;
+    for (uint64_t i = 0; i < r->index->nitems; i++) {
+        const heft__index_item *item = &r->index->items[i];
+        uint32_t file = r->shard_files[item->shard];
+        if (file == UINT32_MAX || listings[file]->fatal) continue; /* reported already */
+        uint32_t number = heft__listing_find(listings[file], item->name, item->name_len);
+        if (number != UINT32_MAX) {
+            heft__entry *entry = &listings[file]->entries[number];
+            entry->flags = (uint8_t)((entry->flags & ~HEFT__ENTRY_HIDDEN) | HEFT__ENTRY_INDEXED);
+            continue;
+        }
+        heft__fault fault = {.kind = HEFT_FAULT_INDEX_MISMATCH,
+                             .status = (uint8_t)-HEFT_CORRUPT,
+                             .file = file,
+                             .severity = (uint8_t)(lenient ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_ERROR),
+                             .entry = UINT32_MAX,
+                             .other = UINT32_MAX,
+                             .offset = HEFT_NONE};
+        fault.value = heft__report_text(r->report, item->name, item->name_len);
+        heft__report_add(r->report, fault);
+        r->incomplete = true;
+    }
+}
+
+/* Under HEFT_INDEX_PREFER: what the index names for one shard is hidden in the others. False: out of memory. */
+static bool open_prefer_index(heft__resolution *r, heft__listing **listings, uint32_t n) {
+    heft__hash_index names;
+    bool ok = heft__hash_index_init(&names, &r->alloc, r->index->nitems);
+    for (uint64_t i = 0; ok && i < r->index->nitems; i++) {
+        const heft__index_item *item = &r->index->items[i];
+        ok = i < UINT32_MAX - 1 &&
+             heft__hash_add(&names, heft__hash_name(&names, item->name, item->name_len), (uint32_t)i);
+    }
+    for (uint32_t file = 0; ok && file < n; file++) {
+        for (uint64_t e = 0; e < listings[file]->nentries; e++) {
+            heft__entry *entry = &listings[file]->entries[e];
+            if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER)) continue;
+            uint32_t hash = heft__hash_name(&names, entry->name, entry->name_len), number;
+            for (uint64_t cursor = heft__hash_start(&names, hash); heft__hash_next(&names, hash, &cursor, &number);) {
+                const heft__index_item *item = &r->index->items[number];
+                if (item->name_len == entry->name_len && memcmp(item->name, entry->name, item->name_len) == 0)
+                    entry->flags |= HEFT__ENTRY_HIDDEN;
+            }
+        }
+    }
+    heft__hash_index_free(&names);
+    return ok;
+}
+
+/* Warns of a total_size that is not the sum of the tensors that the index names, if all of them are there. */
+static void open_check_total(heft__resolution *r, heft__listing **listings, uint32_t n) {
+    uint64_t sum = 0;
+    if (r->index->total_size == HEFT_NONE || r->incomplete) return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (listings[i]->fatal) return;
+        for (uint64_t e = 0; e < listings[i]->nentries; e++) {
+            const heft__entry *entry = &listings[i]->entries[e];
+            if ((entry->flags & HEFT__ENTRY_INDEXED) && entry->end >= entry->begin) sum += entry->end - entry->begin;
+        }
+    }
+    if (sum == r->index->total_size) return;
+    heft_error error;
+    char path[300];
+    heft__escape(path, sizeof path, r->index_path, strlen(r->index_path));
+    heft__fail(&error, HEFT_MISMATCH, HEFT_FAULT_TOTAL_SIZE,
+               "%s: metadata.total_size is %llu, but the tensors that it names hold %llu bytes", path,
+               (unsigned long long)r->index->total_size, (unsigned long long)sum);
+    heft__error_file(&error, r->index_path);
+    heft__error_at(&error, HEFT_NONE, sum, r->index->total_size);
+    heft__report_add_error(r->report, HEFT_SEVERITY_WARNING, UINT32_MAX, &error);
+}
+
+/* Warns of tensors in shards that the index does not name, or names for another shard. */
+static void open_report_unindexed(const heft_archive *archive) {
+    for (uint32_t file = 0; file < archive->nfiles; file++) {
+        const heft__listing *listing = archive->files[file];
+        for (uint64_t e = 0; e < listing->nentries && !listing->fatal; e++) {
+            const heft__entry *entry = &listing->entries[e];
+            if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER | HEFT__ENTRY_DROPPED)) continue;
+            heft__fault fault = {.kind = HEFT_FAULT_UNINDEXED_TENSOR,
+                                 .severity = (uint8_t)HEFT_SEVERITY_WARNING,
+                                 .status = (uint8_t)-HEFT_MISMATCH,
+                                 .file = file,
+                                 .entry = (uint32_t)e,
+                                 .other = UINT32_MAX};
+            fault.offset = listing->data_start + entry->begin;
+            uint64_t id = heft__archive_lookup(archive, entry->name, entry->name_len);
+            if (id != HEFT_NONE) heft__archive_entry(archive, id, &fault.other);
+            if (fault.other == file) fault.other = UINT32_MAX;
+            heft__report_add(archive->warnings, fault);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static heft_status open_set(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n,
+                            heft_archive **out, heft_error *err) {
+    bool ok = true;
+    if (r->index) {
+        open_apply_index(r, job, listings, n);
+        if (job->options.index == HEFT_INDEX_PREFER) ok = open_prefer_index(r, listings, n);
+        open_check_total(r, listings, n);
+    }
+    if (!ok) {
+        open_free_listings(&job->alloc, listings, n);
+        return heft__fail_memory(err, HEFT_NONE);
+    }
+    heft__union_input input = {.listings = listings,
+                               .nlistings = n,
+                               .path = r->path,
+                               .resolution = r->how,
+                               .index_path = r->index ? r->index_path : NULL,
+                               .report = r->report,
+                               .show_fillers = job->options.show_fillers};
+    r->report = NULL;
+    heft_status status = heft__union(&job->alloc, &input, out, err);
+    if (status) return status;
+    heft_archive *archive = *out;
+    heft_report *report = archive->warnings;
+    if (!job->collect) status = heft__report_fail(report, HEFT_SEVERITY_ERROR, err);
+    if (!status && r->index) open_report_unindexed(archive);
+    heft_severity least = job->collect ? HEFT_SEVERITY_NOTE : HEFT_SEVERITY_WARNING;
+    for (uint32_t i = 0; !status && i < n; i++) heft__report_add_listing(report, archive->files[i], i, least);
+    if (!status && (report->failed || !heft__report_sort(report))) status = heft__fail_memory(err, HEFT_NONE);
+    if (!status && job->options.strict && !job->collect) status = heft__report_fail(report, HEFT_SEVERITY_WARNING, err);
+    if (status) {
+        heft__archive_free(archive);
+        *out = NULL;
+    }
+    return status;
+}
+
+heft_status heft__open(heft__resolution *resolution, const heft__open_job *job, heft_archive **out, heft_error *err) {
+    heft__listing **listings;
+    uint32_t n;
+    *out = NULL;
+    heft_status status = open_scan_all(resolution, job, &listings, &n, err);
+    if (!status) status = open_set(resolution, job, listings, n, out, err);
+    return status;
+}
