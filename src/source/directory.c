@@ -294,7 +294,15 @@ heft_status heft__directory_source(heft__directory *directory, const char *name,
     memcpy(path + head, name, len + 1);
     int fd = beneath ? directory_open_beneath(directory, name, beneath_levels)
                      : heft__source_open_at(directory->fd, name, heft__source_open_flags());
-    heft_status status = fd < 0 ? heft__fail_open(err, -fd, path) : heft__source_from_fd(fd, path, false, out, err);
+    heft_status status;
+    if (fd == -ESTALE) {
+        char text[300];
+        heft__escape(text, sizeof text, directory->path, strlen(directory->path));
+        status = heft__fail(err, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED,
+                            "%s: the folder was moved or replaced since it was opened; open it again", text);
+        heft__error_file(err, path);
+    } else if (fd < 0) status = heft__fail_open(err, -fd, path);
+    else status = heft__source_from_fd(fd, path, false, out, err);
     heft__free(&directory->alloc, path, (uint64_t)strlen(directory->path) + 1 + len + 1);
     return status;
 }

@@ -192,6 +192,16 @@ static void links_are_followed_by_default(void **state) {
     heft__directory_close(d);
 }
 
+/* False under emulators that show a program another "/" by its name than by going up. */
+static bool root_is_one(void) {
+    char up[300];
+    for (size_t i = 0; i < 99; i++) memcpy(up + 3 * i, "../", 4);
+    struct stat a, b;
+    bool one = stat("/", &a) == 0 && stat(up, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+    if (!one) print_message("left out: this emulator has a root folder of its own\n");
+    return one;
+}
+
 static void links_stay_beneath(void **state) {
     (void)state;
     heft__directory *d = make_cache();
@@ -216,7 +226,7 @@ static void links_stay_beneath(void **state) {
         expect(d, "out-and-in", true, 3, HEFT_OK, "blob");
         expect(d, "absolute", true, 2, HEFT_PERMISSION, NULL);
         expect(d, "out", true, 3, HEFT_OK, "outside");
-        expect(d, "out", true, 1000, HEFT_OK, "outside"); /* the whole file system */
+        if (root_is_one()) expect(d, "out", true, 1000, HEFT_OK, "outside"); /* the whole file system */
         expect(d, "loop", true, 2, HEFT_NOT_FOUND, NULL);
         expect(d, "gone", true, 2, HEFT_NOT_FOUND, NULL);
         expect(d, "gone-link", true, 2, HEFT_NOT_FOUND, NULL);
@@ -243,7 +253,7 @@ static void a_linked_folder_counts_from_where_it_is(void **state) {
     assert_int_equal(chdir(before), 0);
     free(before);
     expect(d, "own", true, 0, HEFT_OK, "own"); /* without levels the path is not needed */
-    expect(d, "blob", true, 2, HEFT_IO, NULL); /* "." is another folder now: refused, not guessed */
+    expect(d, "blob", true, 2, HEFT_MISMATCH, NULL); /* "." is another folder now: refused, not guessed */
     heft__directory_close(d);
 }
 
@@ -257,7 +267,7 @@ static void a_folder_renamed_meanwhile(void **state) {
     expect(d, "file", true, 1, HEFT_NOT_FOUND, NULL);
     test_write("moving/in/file", "second", 6);
     expect(d, "file", false, 0, HEFT_OK, "first");
-    expect(d, "file", true, 1, HEFT_IO, NULL);
+    expect(d, "file", true, 1, HEFT_MISMATCH, NULL);
     heft__directory_close(d);
 }
 
