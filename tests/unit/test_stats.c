@@ -1,0 +1,234 @@
+/* label: threads */
+/* Statistics of views: exact counts, sums as a two-pass computation in long double gives them, any number of workers. */
+#include "helper_archive.h"
+#include "helper_files.h"
+
+#include "base/alloc.h"
+#include "heft/reads.h"
+
+#include <math.h>
+
+/* A two-pass computation over all elements of a view, gathered one by one. */
+static heft_stats naive_stats(const heft_view *view, const uint8_t *source) {
+    uint64_t n = heft_view_nelems(view), finite = 0;
+    heft_stats stats = {.count = n, .min = NAN, .max = NAN, .mean = NAN, .std = NAN};
+    uint8_t *packed = malloc(heft_view_nbytes(view) + 8);
+    double *values = malloc((n + 1) * sizeof *values);
+    naive_gather(view, source, packed);
+    long double sum = 0, squares = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        heft_scalar s = heft_dtype_get(view->dtype, packed, i);
+        double v = s.kind == 'i' ? (double)s.i : s.kind == 'f' ? s.re : s.kind == 'c' ? hypot(s.re, s.im) : (double)s.u;
+        values[i] = v;
+        stats.nans += isnan(v) != 0;
+        stats.infs += isinf(v) != 0;
+        stats.zeros += v == 0;
+        if (isnan(v)) continue;
+        if (!(v >= stats.min)) stats.min = v;
+        if (!(v <= stats.max)) stats.max = v;
+        if (isfinite(v)) finite++, sum += (long double)v;
+    }
+    if (finite) {
+        long double mean = sum / (long double)finite;
+        for (uint64_t i = 0; i < n; i++)
+            if (isfinite(values[i])) squares += ((long double)values[i] - mean) * ((long double)values[i] - mean);
+        stats.mean = (double)mean;
+        stats.std = (double)sqrtl(squares / (long double)finite);
+    }
+    free(values);
+    free(packed);
+    return stats;
+}
+
+static bool is_near(double a, double b, double scale) {
+    return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= 1e-12 * (scale + fabs(b));
+}
+
+static void assert_stats(const heft_stats *a, const heft_stats *b) {
+    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->nans, b->nans);
+    assert_int_equal(a->infs, b->infs);
+    assert_int_equal(a->zeros, b->zeros);
+    if (!is_near(a->min, b->min, 0) || !is_near(a->max, b->max, 0) || !is_near(a->mean, b->mean, b->std) ||
+        !is_near(a->std, b->std, 0))
+        fail_msg("%.17g %.17g %.17g %.17g, expected %.17g %.17g %.17g %.17g", a->min, a->max, a->mean, a->std, b->min, b->max,
+                 b->mean, b->std);
+}
+
+static heft_stats stats_of(const heft_view *view, uint32_t workers, heft_read_stats *read) {
+    heft_read_options options = {.struct_size = sizeof options, .workers = workers};
+    heft_stats stats;
+    heft_error err;
+    if (heft_view_stats(view, &options, &stats, read, &err) != HEFT_OK) fail_msg("%s", err.message);
+    return stats;
+}
+
+static uint8_t *random_bytes(uint64_t nbytes, uint64_t seed) {
+    uint8_t *data = malloc(nbytes);
+    assert_non_null(data);
+    for (uint64_t i = 0; i + 8 <= nbytes; i += 8) {
+        uint64_t r = test_random(&seed);
+        memcpy(data + i, &r, 8);
+    }
+    return data;
+}
+
+static void every_dtype_and_many_views(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    uint8_t *data = random_bytes(1 << 16, 6);
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(data, 1 << 16, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    for (heft_dtype dtype = 1; dtype < HEFT_DTYPE_COUNT; dtype++) {
+        made_tensor tensor = {.dtype = dtype, .begin = 64, .rank = 3, .shape = {8, 9, 16}};
+        tensor.end = 64 + 8 * 9 * 16 * heft_dtype_bits(dtype) / 8;
+        if (dtype == HEFT_F64) { /* random bits are mostly huge: make them of one size */
+            for (uint64_t i = 64; i < tensor.end; i += 8) {
+                double value = (double)(int64_t)test_random(&seed) / 1e17;
+                memcpy(data + i, &value, 8);
+            }
+        }
+        made_archive made;
+        made_archive_init(&made, source, &tensor, 1);
+        for (int i = 0; i < 40; i++) {
+            heft_view view = i ? random_view(&made, 0, &seed) : made_view(&made, 0);
+            heft_stats mine = stats_of(&view, 1, NULL), expected = naive_stats(&view, data);
+            assert_stats(&mine, &expected);
+        }
+    }
+    heft_source_unref(source);
+    free(data);
+}
+
+/* Several pieces: 11 MiB of F32 around a mean that dwarfs the spread, with NaN, infinities and zeros between. */
+static void pieces_are_merged_alike_by_any_workers(void **state) {
+    (void)state;
+    const uint64_t rows = 700, columns = 4096, nbytes = rows * columns * 4;
+    uint64_t seed = 9;
+    float *data = malloc(nbytes);
+    for (uint64_t i = 0; i < rows * columns; i++) {
+        uint64_t r = test_random(&seed);
+        data[i] = r % 1000 == 0 ? 0 : r % 1000 == 1 ? NAN : r % 1000 == 2 ? INFINITY : 1000.0f + (float)(r >> 40) / 16777216.0f;
+    }
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(data, nbytes, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    made_tensor tensor = {.dtype = HEFT_F32, .begin = 0, .end = nbytes, .rank = 2, .shape = {rows, columns}};
+    made_archive made;
+    made_archive_init(&made, source, &tensor, 1);
+    static const char *const indexes[] = {"", "::-1,::-1", "1:,3::7", ":,5", "::2,:100", "...,None"};
+    for (size_t i = 0; i < sizeof indexes / sizeof *indexes; i++) {
+        heft_view view = made_view(&made, 0);
+        assert_int_equal(heft_view_index_text(&view, indexes[i], SIZE_MAX, &view, NULL), HEFT_OK);
+        if (i % 2) assert_int_equal(heft_view_permute(&view, NULL, &view, NULL), HEFT_OK);
+        heft_stats expected = naive_stats(&view, (const uint8_t *)data), one = {0};
+        for (uint32_t workers = 1; workers <= 5; workers += 2) {
+            heft_read_stats read;
+            heft_stats mine = stats_of(&view, workers, &read);
+            assert_stats(&mine, &expected);
+            if (workers == 1) one = mine;
+            assert_memory_equal(&mine, &one, sizeof one);
+            assert_int_equal(read.kept_nbytes, heft_view_nbytes(&view));
+            assert_true(read.workers >= 1 && read.workers <= workers);
+        }
+    }
+    heft_source_unref(source);
+    free(data);
+}
+
+static int cancel_after(void *ctx, uint64_t done, uint64_t total) {
+    uint64_t *state = ctx; /* calls left, last done */
+    assert_true(done <= total && done >= state[1]);
+    state[1] = done;
+    return state[0]-- == 0;
+}
+
+static void failures_and_bounds(void **state) {
+    (void)state;
+    const uint64_t nbytes = UINT64_C(270) << 20; /* more than two rounds of pieces */
+    test_bytes bytes = {.data = calloc(1, nbytes), .nbytes = nbytes};
+    heft_source *source = test_source(&bytes);
+    made_tensor tensor = {.dtype = HEFT_U8, .begin = 0, .end = nbytes, .rank = 1, .shape = {nbytes}};
+    made_archive made;
+    made_archive_init(&made, source, &tensor, 1);
+    heft_view view = made_view(&made, 0), small;
+    heft_stats stats;
+    heft_error err;
+    uint64_t ticks[2] = {2, 0};
+    heft_read_options options = {.struct_size = sizeof options, .workers = 2, .progress = cancel_after, .progress_ctx = ticks};
+    assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, &err), HEFT_CANCELLED);
+    assert_int_equal(stats.count, 0);
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    ticks[0] = 1000, ticks[1] = 0;
+    options.allocator = &t.alloc;
+    heft_read_stats read;
+    bytes.read_nbytes = 0;
+    assert_int_equal(heft_view_stats(&view, &options, &stats, &read, &err), HEFT_OK);
+    assert_int_equal(stats.zeros, nbytes);
+    assert_true(stats.mean == 0 && stats.std == 0);
+    assert_int_equal(ticks[1], nbytes);
+    assert_int_equal(bytes.read_nbytes, nbytes);
+    assert_int_equal(read.requested_nbytes, nbytes);
+    assert_true(t.peak_nbytes < (UINT64_C(9) << 20));
+    assert_int_equal(t.live_blocks, 0);
+    options.progress = NULL;
+    bytes.fail_call = bytes.calls + 3, bytes.fail_errno = 5;
+    assert_int_equal(heft_view_stats(&view, &options, &stats, &read, &err), HEFT_IO);
+    assert_int_equal(err.status, HEFT_IO);
+    assert_string_equal(err.tensor, "t0");
+    bytes.fail_call = bytes.calls + 1;
+    assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_IO);
+    assert_int_equal(t.live_blocks, 0);
+    bytes.fail_call = 0;
+    assert_int_equal(heft_view_index_text(&view, "::2700000", SIZE_MAX, &small, NULL), HEFT_OK);
+    for (uint64_t k = 1;; k++) {
+        test_allocator_init(&t, k);
+        heft_status status = heft_view_stats(&small, &options, &stats, NULL, &err);
+        assert_int_equal(t.live_blocks, 0);
+        if (status == HEFT_OK) break;
+        assert_int_equal(status, HEFT_OUT_OF_MEMORY);
+        assert_true(k < 100);
+    }
+    assert_int_equal(stats.count, 105);
+    heft_source_unref(source);
+    free((void *)bytes.data);
+}
+
+static void odd_views(void **state) {
+    (void)state;
+    const float data[4] = {1, NAN, -INFINITY, NAN};
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(data, sizeof data, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    made_tensor tensor = {.dtype = HEFT_F32, .begin = 0, .end = sizeof data, .rank = 1, .shape = {4}};
+    made_archive made;
+    made_archive_init(&made, source, &tensor, 1);
+    heft_view view = made_view(&made, 0), part;
+    heft_stats stats;
+    assert_int_equal(heft_view_index_text(&view, "0", 1, &part, NULL), HEFT_OK); /* a scalar */
+    stats = stats_of(&part, 0, NULL);
+    assert_true(stats.count == 1 && stats.min == 1 && stats.max == 1 && stats.mean == 1 && stats.std == 0);
+    assert_int_equal(heft_view_index_text(&view, "2:2", 3, &part, NULL), HEFT_OK); /* nothing */
+    stats = stats_of(&part, 0, NULL);
+    assert_true(stats.count == 0 && isnan(stats.min) && isnan(stats.max) && isnan(stats.mean) && isnan(stats.std));
+    assert_int_equal(heft_view_index_text(&view, "1::2", 4, &part, NULL), HEFT_OK); /* no number */
+    stats = stats_of(&part, 0, NULL);
+    assert_true(stats.nans == 2 && isnan(stats.min) && isnan(stats.mean));
+    assert_int_equal(heft_view_index_text(&view, "2:", 2, &part, NULL), HEFT_OK); /* no finite number */
+    stats = stats_of(&part, 0, NULL);
+    assert_true(stats.infs == 1 && stats.min == -INFINITY && stats.max == -INFINITY && isnan(stats.mean) && isnan(stats.std));
+    assert_int_equal(heft_view_stats(NULL, NULL, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_view_stats(&view, NULL, NULL, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    heft_read_options options = {.struct_size = 3};
+    assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    heft_source_unref(source);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_and_many_views),
+        cmocka_unit_test(pieces_are_merged_alike_by_any_workers),
+        cmocka_unit_test(failures_and_bounds),
+        cmocka_unit_test(odd_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
