@@ -80,7 +80,8 @@ static void diagnose_quote(const diagnose_file *f, size_t at, size_t end, const 
     }
     while (n > 0 && plain[n - 1] == ' ') n--;
     heft__escape(escaped, sizeof escaped, plain, n);
-    snprintf(dst, size, n ? ", %s \"%s\"" : "", what, escaped);
+    dst[0] = 0;
+    if (n) snprintf(dst, size, ", %s \"%s\"", what, escaped);
 }
 
 /* ---- texts --------------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ static bool diagnose_utf16(const diagnose_file *f) {
     if (!little && !big) little = f->head[0] != 0;
     for (; at + 2 <= f->n && n < sizeof line; at += 2) {
         char low = f->head[little ? at : at + 1], high = f->head[little ? at + 1 : at];
-        if (high != 0 || (low < ' ' && !diagnose_is_blank(low)) || low > '~' || low < 0) break;
+        if (high != 0 || (low < ' ' && !diagnose_is_blank(low)) || (uint8_t)low > '~') break;
         if (n > 0 && (low == '\n' || low == '\r')) break;
         line[n++] = low;
     }

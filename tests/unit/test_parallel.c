@@ -1,3 +1,4 @@
+/* label: threads */
 /* A crew of threads: every call made, signals blocked, work finished by however many there are. */
 #include "helper.h"
 
