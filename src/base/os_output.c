@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +136,7 @@ static int output_above_standard(int fd) {
     return moved;
 }
 
-static heft_status output_create(heft__output *out, heft_error *err) {
+static heft_status output_create_file(heft__output *out, heft_error *err) {
     int fd = -1;
     for (int tries = 0; fd < 0; tries++) {
         output_temp_name(out);
@@ -157,6 +158,16 @@ static heft_status output_create(heft__output *out, heft_error *err) {
     heft__output *none = NULL;
     (void)atomic_compare_exchange_strong(&output_in_progress, &none, out);
     return HEFT_OK;
+}
+
+/* No signal comes between the moment when the file is there and the one when the handler knows of it. */
+static heft_status output_create(heft__output *out, heft_error *err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    bool blocked = pthread_sigmask(SIG_BLOCK, &all, &before) == 0;
+    heft_status status = output_create_file(out, err);
+    if (blocked) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
 }
 
 /* ---- opening ---- */
