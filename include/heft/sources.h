@@ -28,7 +28,9 @@ HEFT_API heft_status heft_source_open_file(const char *path, heft_source **out, 
 /* A source on an open descriptor, which is duplicated: the caller's stays open and its offset
  * is never used or moved. `label` names it in messages (copied; NULL: "fd N"). Regular files
  * and block devices only.
- * Errors: as heft_source_open_file; UNSUPPORTED for what cannot be read at an offset.
+ * Errors: as heft_source_open_file (NOT_REGULAR for pipes, sockets, terminals and other devices:
+ * they cannot be read at an offset); PERMISSION for a descriptor that is not open for reading; IO
+ * for one that is closed.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_source_open_fd(int fd, const char *label, heft_source **out, heft_error *err);
 

@@ -29,7 +29,7 @@ double heft__os_seconds(void); /* monotonic */
 /* Bytes of memory that can be had without swapping: MemAvailable, or less by a limit of the process's control groups;
  * HEFT_NONE when unknown. */
 uint64_t heft__os_free_memory(void);
-/* CPUs by affinity and by the CPU quota of the control groups, at least 1. Reads several small files: not for hot paths. */
+/* CPUs by affinity and by the CPU quota of the control groups, at least 1. The quota is read once. */
 uint32_t heft__os_usable_cpus(void);
 
 /* ---- os_terminal.c ---- */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,8 +262,10 @@ static uint32_t limits_online_cpus(void) {
 
 #if defined(__linux__)
 static uint32_t limits_affinity(void) {
+    cpu_set_t usual;
+    if (sched_getaffinity(0, sizeof usual, &usual) == 0) return (uint32_t)CPU_COUNT(&usual);
     /* The kernel refuses a mask that is smaller than its own. */
-    for (size_t bytes = 128; bytes <= LIMITS_MOST_CPUS / 8; bytes *= 2) {
+    for (size_t bytes = 2 * sizeof usual; bytes <= LIMITS_MOST_CPUS / 8; bytes *= 2) {
         cpu_set_t *set = malloc(bytes);
         if (!set) return 0;
         int failed = sched_getaffinity(0, bytes, set), code = errno;
@@ -295,15 +298,30 @@ static uint32_t limits_quota_of(const limits_group *group) {
     return cpus == 0 ? 1 : cpus > UINT32_MAX ? UINT32_MAX : (uint32_t)cpus;
 }
 
-uint32_t heft__os_usable_cpus(void) {
-    uint32_t cpus = heft__os_traits_get()->plain_affinity ? 0 : limits_affinity();
-    if (cpus == 0) cpus = limits_online_cpus();
+static uint32_t limits_quota(void) {
+    uint32_t least = UINT32_MAX;
     limits_group group;
-    if (limits_find_group("cpu", &group)) {
-        do {
-            uint32_t here = limits_quota_of(&group);
-            if (here < cpus) cpus = here;
-        } while (limits_up(&group));
+    if (!limits_find_group("cpu", &group)) return least;
+    do {
+        uint32_t here = limits_quota_of(&group);
+        if (here < least) least = here;
+    } while (limits_up(&group));
+    return least;
+}
+
+/* The quota as it was when it was first asked for: reading it takes ten system calls, and every read of a tensor asks how
+ * many threads there may be. 0: not known yet. A fact of the machine, the same for every thread that finds it out. */
+static _Atomic uint32_t limits_quota_known;
+
+uint32_t heft__os_usable_cpus(void) {
+    const heft__os_traits *traits = heft__os_traits_get();
+    uint32_t cpus = traits->plain_affinity ? 0 : limits_affinity();
+    if (cpus == 0) cpus = limits_online_cpus();
+    bool made_up = *traits->root != 0;
+    uint32_t quota = made_up ? 0 : atomic_load_explicit(&limits_quota_known, memory_order_relaxed);
+    if (quota == 0) {
+        quota = limits_quota();
+        if (!made_up) atomic_store_explicit(&limits_quota_known, quota, memory_order_relaxed);
     }
-    return cpus;
+    return quota < cpus ? quota : cpus;
 }
