@@ -218,49 +218,59 @@ static bool json_take_digit(uint64_t *significand, char digit) {
     return true;
 }
 
-static bool json_is_digit(const heft__json *json, size_t at) {
-    return at < json->len && json->text[at] >= '0' && json->text[at] <= '9';
-}
-
-/* Reads the exponent whose `e` is at *at, adding it to *exponent. Beyond what fits 31 bits only its sign matters. */
-static bool json_exponent(heft__json *json, size_t *at, int64_t *exponent) {
-    size_t i = *at + 1;
-    bool negative = false;
-    if (i < json->len && (json->text[i] == '+' || json->text[i] == '-')) negative = json->text[i++] == '-';
-    if (!json_is_digit(json, i)) return JSON_EXPECTED(json, i, "a digit of the exponent");
-    int64_t value = 0;
-    for (; json_is_digit(json, i); i++)
-        if (value <= INT32_MAX) value = value * 10 + (json->text[i] - '0');
-    if (value > INT32_MAX) value = INT64_MAX / 4;
-    *exponent += negative ? -value : value;
-    *at = i;
-    return true;
-}
-
-static bool json_number(heft__json *json, heft__json_token *token) {
-    size_t start = json->pos, at = start;
+/* Whether a number of right form is too large for a double. Digits beyond what 64 bits hold only scale. */
+static bool json_number_overflows(const char *text, size_t len) {
     uint64_t significand = 0;
-    int64_t exponent = 0;
-    bool full = false; /* the significand holds no more digits; those that follow only scale it */
-    if (json->text[at] == '-') at++;
-    if (!json_is_digit(json, at)) return JSON_EXPECTED(json, at, "a digit");
-    if (json->text[at] == '0' && json_is_digit(json, at + 1))
-        return json_fail(json, at, "a number with a leading zero");
-    for (; json_is_digit(json, at); at++) {
-        full = full || !json_take_digit(&significand, json->text[at]);
+    int64_t exponent = 0, power = 0;
+    bool full = false;
+    size_t i = text[0] == '-';
+    for (; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
+        full = full || !json_take_digit(&significand, text[i]);
         exponent += full;
     }
-    if (at < json->len && json->text[at] == '.') {
-        if (!json_is_digit(json, ++at)) return JSON_EXPECTED(json, at, "a digit after the decimal point");
-        for (full = false; json_is_digit(json, at); at++) {
-            full = full || !json_take_digit(&significand, json->text[at]);
+    if (i < len && text[i] == '.') {
+        full = false; /* after the point digits are tried again, as the reference does */
+        for (i++; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
+            full = full || !json_take_digit(&significand, text[i]);
             exponent -= !full;
         }
     }
-    if (at < json->len && (json->text[at] == 'e' || json->text[at] == 'E') && !json_exponent(json, &at, &exponent))
-        return false;
-    if (json_overflows(significand, exponent)) return json_fail(json, start, "a number too large for a double");
-    *token = (heft__json_token){HEFT__JSON_NUMBER, false, start, json->text + start, at - start};
+    if (i == len) return json_overflows(significand, exponent);
+    bool negative = text[++i] == '-';
+    for (i += text[i] == '-' || text[i] == '+'; i < len; i++)
+        if (power <= INT32_MAX) power = power * 10 + (text[i] - '0');
+    if (power > INT32_MAX) power = INT64_MAX / 4; /* beyond 31 bits only the sign matters */
+    return json_overflows(significand, negative ? exponent - power : exponent + power);
+}
+
+/* The first place from `at` on that holds no digit. */
+static size_t json_digits_end(const heft__json *json, size_t at) {
+    while (at < json->len && json->text[at] >= '0' && json->text[at] <= '9') at++;
+    return at;
+}
+
+static bool json_number(heft__json *json, heft__json_token *token) {
+    const char *text = json->text;
+    size_t start = json->pos, first = start + (text[start] == '-'), at = json_digits_end(json, first);
+    bool scaled = false;
+    if (at == first) return JSON_EXPECTED(json, at, "a digit");
+    if (text[first] == '0' && at > first + 1) return json_fail(json, first, "a number with a leading zero");
+    if (at < json->len && text[at] == '.') {
+        size_t point = at;
+        at = json_digits_end(json, point + 1);
+        if (at == point + 1) return JSON_EXPECTED(json, at, "a digit after the decimal point");
+    }
+    if (at < json->len && (text[at] == 'e' || text[at] == 'E')) {
+        scaled = true;
+        at++;
+        if (at < json->len && (text[at] == '+' || text[at] == '-')) at++;
+        size_t power = at;
+        at = json_digits_end(json, power);
+        if (at == power) return JSON_EXPECTED(json, at, "a digit of the exponent");
+    }
+    if ((scaled || at - start > 289) && json_number_overflows(text + start, at - start))
+        return json_fail(json, start, "a number too large for a double");
+    *token = (heft__json_token){HEFT__JSON_NUMBER, false, start, text + start, at - start};
     json->pos = at;
     return true;
 }
@@ -278,12 +288,14 @@ bool heft__json_u64(const heft__json_token *token, uint64_t *out) {
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-static void json_skip_blanks(heft__json *json) {
-    while (json->pos < json->len) {
-        char c = json->text[json->pos];
-        if (c != ' ' && c != '\n' && c != '\t' && c != '\r') return;
-        json->pos++;
+static inline void json_skip_blanks(heft__json *json) {
+    size_t at = json->pos;
+    while (at < json->len && (uint8_t)json->text[at] <= ' ') {
+        char c = json->text[at];
+        if (c != ' ' && c != '\n' && c != '\t' && c != '\r') break;
+        at++;
     }
+    json->pos = at;
 }
 
 static bool json_in_object(const heft__json *json) {
@@ -374,16 +386,16 @@ static bool json_key(heft__json *json, heft__json_token *token) {
 
 /* After a value in a container: its end, or a comma and what follows. */
 static bool json_more(heft__json *json, heft__json_token *token) {
-    if (json_close(json, token)) return true;
     bool object = json_in_object(json);
-    if (json->pos == json->len || json->text[json->pos] != ',') {
-        if (object) return JSON_EXPECTED(json, json->pos, "a comma or }");
-        return JSON_EXPECTED(json, json->pos, "a comma or ]");
+    if (json->pos < json->len && json->text[json->pos] == ',') {
+        json->pos++;
+        json_skip_blanks(json);
+        json->state = object ? JSON_WANT_KEY : JSON_WANT_VALUE;
+        return object ? json_key(json, token) : json_value(json, token);
     }
-    json->pos++;
-    json_skip_blanks(json);
-    json->state = object ? JSON_WANT_KEY : JSON_WANT_VALUE;
-    return object ? json_key(json, token) : json_value(json, token);
+    if (json_close(json, token)) return true;
+    if (object) return JSON_EXPECTED(json, json->pos, "a comma or }");
+    return JSON_EXPECTED(json, json->pos, "a comma or ]");
 }
 
 static bool json_step(heft__json *json, heft__json_token *token) {

@@ -61,6 +61,17 @@ static inline size_t utf8_ascii_vectors(const uint8_t *p, size_t len) {
     return i + utf8_ascii_words(p + i, len - i);
 }
 
+/* Length of the run of three-byte sequences at p[0..len), which text of East Asia consists of. */
+static inline size_t utf8_threes(const uint8_t *p, size_t len) {
+    size_t i = 0;
+    for (; len - i >= 3; i += 3) {
+        uint32_t three = (uint32_t)p[i] << 16 | (uint32_t)p[i + 1] << 8 | p[i + 2];
+        uint32_t high = three & 0x0F2000; /* bits 11 to 15 of the character: 0 is overlong, 11011 a surrogate */
+        if ((three & 0xF0C0C0) != 0xE08080 || high == 0 || high == 0x0D2000) break;
+    }
+    return i;
+}
+
 size_t heft__utf8_check(const char *text, size_t len) {
     const uint8_t *p = (const uint8_t *)text;
     size_t at = 0;
@@ -69,7 +80,8 @@ size_t heft__utf8_check(const char *text, size_t len) {
             at += utf8_ascii_vectors(p + at, len - at);
             continue;
         }
-        size_t n = utf8_sequence(p + at, len - at);
+        size_t n = p[at] >= 0xE0 ? utf8_threes(p + at, len - at) : 0;
+        if (n == 0) n = utf8_sequence(p + at, len - at);
         if (n == 0) return at;
         at += n;
     }
