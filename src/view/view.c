@@ -110,6 +110,18 @@ heft_status heft_view_of(const heft_archive *archive, uint64_t id, heft_view *ou
     return HEFT_OK;
 }
 
+heft_status heft_view_named(const heft_archive *archive, const char *name, size_t name_len, heft_view *out,
+                            heft_error *err) {
+    if (!archive || !name || !out)
+        return heft__view_fail(NULL, out, err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%s is NULL",
+                               !archive ? "archive" : !name ? "name" : "out");
+    uint64_t id;
+    heft_status status = heft_archive_find(archive, name, name_len, &id, err);
+    if (status == HEFT_OK) return heft_view_of(archive, id, out, err);
+    heft__view_fail(NULL, out, NULL, status, HEFT_FAULT_CALL, "not found");
+    return status;
+}
+
 uint64_t heft_view_nelems(const heft_view *view) {
     uint64_t count = 1;
     for (uint32_t axis = 0; axis < view->rank; axis++)
