@@ -50,6 +50,7 @@ typedef struct heft__engine_job {
     heft_allocator alloc;
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* may be NULL */
     void *progress_ctx;
+    double progress_seconds; /* at least this between two calls */
 } heft__engine_job;
 
 typedef struct heft__engine_result {

@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define POOL_PROGRESS_SECONDS 0.05
-
 typedef struct pool_worker {
     heft__read_counters counters;
     uint64_t failed_block, failed_offset; /* of its first failure */
@@ -104,12 +102,12 @@ static heft_status pool_block(pool_state *pool, pool_worker *worker, uint64_t nu
     return status;
 }
 
-/* Reports at most every 50 ms, one worker at a time; a worker that finds another one reporting goes on. */
+/* Reports now and then, one worker at a time; a worker that finds another one reporting goes on. */
 static void pool_report(pool_state *pool) {
     const heft__engine_job *job = pool->job;
     if (!job->progress || atomic_flag_test_and_set_explicit(&pool->reporting, memory_order_acquire)) return;
     double now = heft__os_seconds();
-    if (now - pool->reported >= POOL_PROGRESS_SECONDS && !pool_cancelled(pool)) {
+    if (now - pool->reported >= job->progress_seconds && !pool_cancelled(pool)) {
         uint64_t done = atomic_load(&pool->done);
         if (done < job->total_nbytes && job->progress(job->progress_ctx, done, job->total_nbytes))
             atomic_store(&pool->cancelled, true);

@@ -231,7 +231,8 @@ heft_status heft__run(const heft_plan *plan, uint8_t *const *slots, heft_read_st
                                    .workers = plan->workers,
                                    .alloc = plan->alloc,
                                    .progress = plan->options.progress,
-                                   .progress_ctx = plan->options.progress_ctx};
+                                   .progress_ctx = plan->options.progress_ctx,
+                                   .progress_seconds = 0.05};
     heft__engine_result result = {.failed_block = HEFT_NONE};
     heft_status status = run_verify(plan, err);
     if (status == HEFT_OK) {

@@ -1,0 +1,182 @@
+/* The engine alone: blocks and steps without a plan. Order of failures, cancelling at every block, short reads. */
+#include "helper_files.h"
+
+#include "engine/engine.h"
+
+#include <errno.h>
+
+enum { BLOCKS = 40, BLOCK = 100 };
+static uint8_t bytes[BLOCKS * BLOCK], got[BLOCKS * BLOCK];
+static heft_error err;
+
+typedef struct work {
+    heft_source *source;
+    atomic_int running, most_running;
+    uint64_t calls, stop_at, last;
+    bool wrong;
+} work;
+
+static void plain_block(const void *ctx, uint64_t number, heft__block *out) {
+    const work *w = ctx;
+    *out = (heft__block){.source = w->source, .offset = number * BLOCK, .nbytes = BLOCK, .dst = got + number * BLOCK,
+                         .step = HEFT__STEP_NONE};
+}
+
+/* Each block as one request of two vectors, the second half first. */
+static void step_block(const void *ctx, uint64_t number, heft__block *out) {
+    plain_block(ctx, number, out);
+    out->step = number % 2;
+    out->part = number;
+}
+
+static bool swap_halves(const void *ctx, heft__task *task) {
+    (void)ctx;
+    if (task->state[0]++) return false;
+    uint8_t *dst = got + task->block.part * BLOCK;
+    task->vec[0] = (heft__vec){dst + BLOCK / 2, BLOCK / 2};
+    task->vec[1] = (heft__vec){dst, BLOCK / 2};
+    task->nvec = 2;
+    task->offset = task->block.offset;
+    task->nbytes = BLOCK;
+    return true;
+}
+
+/* Ten requests through scratch. */
+static bool by_tens(const void *ctx, heft__task *task) {
+    (void)ctx;
+    uint64_t n = task->state[0]++;
+    if (n) memcpy(got + task->block.part * BLOCK + (n - 1) * 10, task->scratch, 10);
+    if (n == 10) return false;
+    task->vec[0] = (heft__vec){task->scratch, 10};
+    task->nvec = 1;
+    task->offset = task->block.offset + n * 10;
+    task->nbytes = 10;
+    return true;
+}
+
+static const heft__step steps[] = {swap_halves, by_tens};
+
+static heft__engine_job job_of(work *w) {
+    return (heft__engine_job){.nblocks = BLOCKS, .total_nbytes = sizeof bytes, .block = plain_block, .ctx = w, .workers = 4,
+                              .alloc = heft__default_allocator};
+}
+
+static int setup(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 7 + i / 256);
+    return 0;
+}
+
+static void plain_blocks_arrive(void **state) {
+    (void)state;
+    for (size_t most = 1; most < 120; most += 13) {
+        test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = most, .eintr = most % 2};
+        work w = {.source = test_source(&origin)};
+        heft__engine_job job = job_of(&w);
+        heft__engine_result result;
+        memset(got, 0, sizeof got);
+        assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+        assert_memory_equal(got, bytes, sizeof bytes);
+        assert_int_equal(result.counters.nbytes, sizeof bytes);
+        assert_int_equal(result.counters.requests, origin.calls);
+        uint64_t shorts = most < BLOCK ? BLOCKS * ((BLOCK + most - 1) / most - 1) : 0;
+        assert_int_equal(result.counters.short_reads, shorts);
+        if (most % 2 == 0) assert_int_equal(result.counters.retries, 0);
+        else assert_true(result.counters.retries > 0);
+        heft_source_unref(w.source);
+    }
+}
+
+static void steps_do_what_they_want(void **state) {
+    (void)state;
+    for (size_t most = 1; most < 120; most += 7) { /* vectors are cut anywhere */
+        test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = most};
+        work w = {.source = test_source(&origin)};
+        heft__engine_job job = job_of(&w);
+        job.block = step_block;
+        job.steps = steps;
+        job.scratch_nbytes = 10;
+        heft__engine_result result;
+        memset(got, 0, sizeof got);
+        assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+        for (uint64_t i = 0; i < sizeof bytes; i++) {
+            uint64_t block = i / BLOCK, at = i % BLOCK;
+            assert_int_equal(got[i], bytes[block * BLOCK + (block % 2 ? at : (at + BLOCK / 2) % BLOCK)]);
+        }
+        heft_source_unref(w.source);
+    }
+}
+
+/* All from one block on are lost: whoever fails first, the lowest number is told. */
+static void the_lowest_failure_wins(void **state) {
+    (void)state;
+    for (int round = 0; round < 30; round++)
+        for (uint64_t bad = 0; bad < 12; bad += 3) {
+            test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = 9, .end = bad * BLOCK + 55};
+            work w = {.source = test_source(&origin)};
+            heft__engine_job job = job_of(&w);
+            heft__engine_result result;
+            assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_IO);
+            assert_int_equal(result.failed_block, bad);
+            assert_int_equal(result.failed_offset, bad * BLOCK + 55);
+            assert_int_equal(err.offset, bad * BLOCK);
+            assert_int_equal(err.expected, BLOCK);
+            assert_int_equal(err.found, 55);
+            heft_source_unref(w.source);
+        }
+}
+
+static int watch(void *ctx, uint64_t done, uint64_t total) {
+    work *w = ctx;
+    if (atomic_fetch_add(&w->running, 1) != 0) w->wrong = true; /* never two at once */
+    if (total != sizeof bytes || done > total || done < w->last || (w->calls == 0) != (done == 0)) w->wrong = true;
+    w->last = done;
+    bool stop = w->calls++ == w->stop_at;
+    atomic_fetch_sub(&w->running, 1);
+    return stop;
+}
+
+static void cancelling_works_at_every_block(void **state) {
+    (void)state;
+    for (uint32_t workers = 1; workers <= 4; workers += 3)
+        for (uint64_t k = 0;; k++) {
+            test_bytes origin = {.data = bytes, .nbytes = sizeof bytes};
+            work w = {.source = test_source(&origin), .stop_at = k};
+            heft__engine_job job = job_of(&w);
+            job.workers = workers;
+            job.progress = watch;
+            job.progress_ctx = &w;
+            heft__engine_result result;
+            heft_status status = heft__engine_pool.run(&job, &result, &err);
+            heft_source_unref(w.source);
+            assert_false(w.wrong);
+            if (status == HEFT_OK) {
+                assert_true(w.calls >= 2 && w.calls <= BLOCKS + 1);
+                assert_int_equal(w.last, sizeof bytes);
+                break;
+            }
+            assert_int_equal(status, HEFT_CANCELLED);
+            assert_int_equal(w.calls, k + 1);
+            if (workers == 1) assert_int_equal(result.counters.requests, k); /* not one block more */
+            else assert_true(result.counters.nbytes <= w.last + workers * BLOCK);
+        }
+}
+
+static void nothing_is_fine(void **state) {
+    (void)state;
+    work w = {.stop_at = 9};
+    heft__engine_job job = job_of(&w);
+    job.nblocks = 0;
+    heft__engine_result result;
+    assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+    assert_int_equal(result.counters.requests, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_blocks_arrive),     cmocka_unit_test(steps_do_what_they_want),
+        cmocka_unit_test(the_lowest_failure_wins), cmocka_unit_test(cancelling_works_at_every_block),
+        cmocka_unit_test(nothing_is_fine),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
