@@ -8,15 +8,9 @@
 
 #include <string.h>
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#define READ_BIG_ENDIAN true
-#else
-#define READ_BIG_ENDIAN false
-#endif
-
 heft_status heft__read_begin(const heft_archive *archive, const heft_read_options *options, uint64_t nviews,
                              heft__plan_request *request, heft_error *err) {
-    *request = (heft__plan_request){.nviews = nviews, .host_is_big_endian = READ_BIG_ENDIAN};
+    *request = (heft__plan_request){.nviews = nviews, .host_is_big_endian = HEFT__HOST_IS_BIG_ENDIAN};
     heft_status status = heft__options_copy(&request->options, sizeof request->options, options, "heft_read_options", err);
     if (status != HEFT_OK) return status;
     const heft_allocator *given = request->options.allocator;

@@ -97,8 +97,7 @@ static bool items_in_range(const heft_view *view, uint64_t nelems) {
     return lo >= 0 && (uint64_t)hi < nelems;
 }
 
-/* Checks a view against its tensor. *count: its elements. */
-static heft_status items_check(const heft_view *view, uint64_t *count, heft_error *err) {
+heft_status heft__plan_check_view(const heft_view *view, uint64_t *count, heft_error *err) {
     uint32_t file;
     if (!view->archive || view->id >= view->archive->ntensors || view->rank > HEFT_MAX_RANK)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the view is not one that heft made");
@@ -166,7 +165,7 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
     uint64_t count = 0;
     uint32_t file, source;
     plan->sum.nviews++;
-    heft_status status = items_check(view, &count, err);
+    heft_status status = heft__plan_check_view(view, &count, err);
     if (status != HEFT_OK || count == 0) return status;
     const heft__entry *entry = heft__archive_entry(view->archive, view->id, &file);
     const heft__dtype_info *info = &heft__dtypes[entry->dtype];

@@ -121,7 +121,9 @@ typedef struct heft__plan_request {
 /* An empty plan. */
 heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, heft_error *err);
 
-/* Adds view number `view` (below 2^32 - 1), checked against its tensor. It goes to `place` of its slot, packed row-major, or
+/* Checks that a view has a tensor and stays inside of it. *count: its elements. Views are plain values of the caller. */
+heft_status heft__plan_check_view(const heft_view *view, uint64_t *count, heft_error *err);
+/* Adds view number `number` (below 2^32 - 1), checked against its tensor. It goes to `place` of its slot, packed row-major, or
  * with the byte strides given (not for sub-byte dtypes). Views without elements add nothing. */
 heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t place, const int64_t *dst_strides,
                                 uint32_t number, heft_error *err);

@@ -8,6 +8,7 @@ void made_archive_init(made_archive *made, heft_source *source, const made_tenso
     made->archive.files = made->listings;
     made->archive.nfiles = 1;
     made->archive.ntensors = n;
+    made->archive.mappings = &made->mapping;
     made->listing.source = source;
     made->listing.entries = made->entries;
     made->listing.nentries = n;
@@ -23,6 +24,11 @@ void made_archive_init(made_archive *made, heft_source *source, const made_tenso
                            .rank = tensors[i].rank,
                            .dtype = (uint8_t)tensors[i].dtype};
     }
+}
+
+void made_archive_end(made_archive *made) {
+    heft__mapping_unref(made->mapping);
+    made->mapping = NULL;
 }
 
 heft_view made_view(const made_archive *made, uint64_t id) {

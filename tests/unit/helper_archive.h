@@ -16,6 +16,7 @@ typedef struct made_tensor {
 typedef struct made_archive {
     heft_archive archive;
     heft__listing listing, *listings[1];
+    _Atomic(heft__mapping *) mapping;
     heft__entry entries[64];
     uint64_t shapes[64][4];
     char names[64][16];
@@ -23,6 +24,8 @@ typedef struct made_archive {
 
 /* Fills *made in place: tensors "t0", "t1", ... in the order given, which must be file order. `source` is borrowed. */
 void made_archive_init(made_archive *made, heft_source *source, const made_tensor *tensors, uint64_t n);
+
+void made_archive_end(made_archive *made); /* lets go of its mapping */
 
 /* The whole tensor. */
 heft_view made_view(const made_archive *made, uint64_t id);
