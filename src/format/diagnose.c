@@ -265,8 +265,9 @@ static bool diagnose_zeros(const diagnose_file *f) {
 /* ---- safetensors whose header and length do not fit each other ----------------------------------------------------
  */
 
-/* Where the JSON object that starts at byte 8 ends, counted from there; 0: not found in the first `nbytes`. */
-static uint64_t diagnose_json_end(const diagnose_file *f, uint64_t nbytes) {
+/* Where the JSON object that starts at byte 8 ends, counted from there; 0: not found in the first `nbytes`. *padded is
+ * where the blanks after it end. */
+static uint64_t diagnose_json_end(const diagnose_file *f, uint64_t nbytes, uint64_t *padded) {
     heft_allocator alloc = heft__default_allocator;
     char *text = heft__alloc(&alloc, nbytes);
     uint64_t end = 0;
@@ -276,6 +277,7 @@ static uint64_t diagnose_json_end(const diagnose_file *f, uint64_t nbytes) {
         heft__json_init(&json, text, (size_t)nbytes);
         while (heft__json_next(&json, &token) != HEFT__JSON_ERROR && json.depth > 0) continue;
         if (token.type == HEFT__JSON_OBJECT_END) end = json.pos;
+        for (*padded = end; *padded < nbytes && diagnose_is_blank(text[*padded]);) ++*padded;
     }
     heft__free(&alloc, text, nbytes);
     return end;
@@ -288,8 +290,8 @@ static bool diagnose_length(const diagnose_file *f) {
     for (int i = 7; i >= 0; i--) n = n << 8 | (uint8_t)f->head[i];
     bool inside = err->fault == HEFT_FAULT_UTF8 || err->fault == HEFT_FAULT_JSON_SYNTAX;
     uint64_t look = (inside ? n : 0) + DIAGNOSE_LOOK;
-    uint64_t end = diagnose_json_end(f, look < present ? look : present);
-    if (end == 0 || (inside && end <= n && 8 + end > at)) return false;
+    uint64_t padded = 0, end = diagnose_json_end(f, look < present ? look : present, &padded);
+    if (end == 0 || (end <= n && n <= padded) || (inside && end <= n && 8 + end > at)) return false;
     if (err->fault == HEFT_FAULT_JSON_SYNTAX && end <= n) { /* something readable follows: garbage as well as data */
         char c = 0;
         if (heft_source_read(f->source, at, 1, &c, NULL) || (c > ' ' && c <= '~')) return false;

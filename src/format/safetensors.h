@@ -19,6 +19,7 @@ typedef struct heft__safetensors {
     uint64_t file_nbytes;
     uint64_t done,
         total;           /* of the present work: bytes of text read, then entries checked. Growth is foreseen from it */
+    bool out_of_memory;  /* met where only true and false are said */
     uint64_t nindexed;   /* entries whose names are in listing->names */
     bool parsed;         /* the text is sound: what fails after it is no wrong file */
     bool in_order;       /* the entries so far are in file order */

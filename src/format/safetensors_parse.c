@@ -291,14 +291,14 @@ static inline bool parse_plain_entry(heft__safetensors *scan, heft__json *json, 
     entry.hash = heft__hash_name(&l->names, name, entry.name_len);
     __builtin_prefetch(&l->names.slots[heft__hash_start(&l->names, entry.hash)], 1);
     shape = heft__arena_alloc(&l->arena, entry.rank * sizeof *dims, sizeof *dims);
-    if (!shape) return false; /* the careful path will say so */
+    if (!shape) return !(scan->out_of_memory = true);
     memcpy(shape, dims, entry.rank * sizeof *dims);
     entry.shape = shape;
     if (heft__shape_nbytes(entry.dtype, entry.rank, dims, &nelems, &nbytes) == HEFT__SHAPE_OK)
         entry.flags |= nbytes == entry.end - entry.begin ? HEFT__ENTRY_SIZED : 0;
     if (*name == '_' && parse_is_filler(&entry)) entry.flags |= HEFT__ENTRY_FILLER;
     scan->done = json->pos;
-    if (!parse_append(scan, &entry)) return false;
+    if (!parse_append(scan, &entry)) return !(scan->out_of_memory = true);
     name[entry.name_len] = 0;
     json->pos = (size_t)(p - json->text);
     return true;
@@ -311,6 +311,7 @@ static heft_status parse_plain_entries(heft__safetensors *scan, heft__json *json
     bool blanks = json->pos + 1 < json->len && json->text[json->pos + 1] == ' ';
     while (!status && (blanks ? parse_plain_entry(scan, json, true) : parse_plain_entry(scan, json, false)))
         if (scan->listing->nentries - scan->nindexed == PARSE_BATCH) status = parse_index_names(scan);
+    if (scan->out_of_memory) status = heft__fail_memory(scan->err, sizeof(heft__entry));
     return status ? status : parse_index_names(scan);
 }
 
