@@ -102,7 +102,8 @@ void *heft__arena_alloc(heft__arena *arena, uint64_t nbytes, size_t align) {
     uint64_t size = arena->chunks ? arena->chunks->nbytes * 2 : ARENA_FIRST, wanted;
     if (size > ARENA_MOST) size = ARENA_MOST;
     if (!heft__add_u64(nbytes, ARENA_HEAD, &wanted)) return NULL;
-    bool own = wanted > size; /* a large block gets a chunk of its own and the present one stays in use */
+    /* A large block gets a chunk of its own and the present one stays in use: at most a quarter of a chunk is lost. */
+    bool own = wanted > size / 4;
     heft__arena_chunk *chunk = heft__alloc(&arena->alloc, own ? wanted : size);
     if (!chunk) return NULL;
     chunk->nbytes = own ? wanted : size;

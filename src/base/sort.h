@@ -1,24 +1,29 @@
-/* base: sorting in place, O(n log n) for any input, no allocation. */
+/* base: sorting in place by small keys, O(n log n) for any input, no allocation. */
 #ifndef HEFT_BASE_SORT_H
 #define HEFT_BASE_SORT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-/* What is sorted: `major` first, equal ones by the caller's `tie`. The rest is the caller's. */
+/* Ordered by major, then minor, then index. */
 typedef struct heft__sort_key {
     uint64_t major, minor;
-    uint32_t index, rank;
+    uint32_t index; /* of the item that it stands for */
+    uint32_t rank;  /* the caller's, but heft__sort_texts uses it */
 } heft__sort_key;
 
-/* Orders two keys of equal `major`: <0, 0, >0. */
-typedef int (*heft__sort_tie)(const void *ctx, const heft__sort_key *a, const heft__sort_key *b);
+/* Ascending. Introsort: quicksort that turns to heapsort when its partitions go bad, so no input is quadratic. */
+void heft__sort_keys(heft__sort_key *keys, uint64_t count);
 
-/* Ascending. Not stable: a caller that needs an order among equals gives it in `tie`. Introsort: quicksort that turns
- * to heapsort when its partitions go bad, so no input is quadratic. */
-void heft__sort_keys(heft__sort_key *keys, uint64_t count, heft__sort_tie tie, const void *ctx);
+/* The text of an item. */
+typedef const char *(*heft__sort_text)(const void *ctx, uint32_t index, uint64_t *len);
 
-/* The first eight bytes of a text as a number that orders like them; shorter texts are filled up with zeros, so equal
- * numbers need a tie. */
-uint64_t heft__sort_prefix(const char *text, uint64_t len);
+/* Sorts keys, whose `index` alone is set, by the bytes of their texts, equal texts by index. Time is that of reading
+ * what distinguishes the texts, and of heft__sort_keys for each eight bytes of it. count < 2^32. */
+void heft__sort_texts(heft__sort_key *keys, uint64_t count, heft__sort_text text, const void *ctx);
+
+/* Moves each item to its place: items[i] becomes what items[keys[i].index] was. Items are at most 64 bytes. The keys
+ * are used up. */
+void heft__sort_permute(heft__sort_key *keys, uint64_t count, void *items, size_t item_nbytes);
 
 #endif

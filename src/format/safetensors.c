@@ -98,10 +98,10 @@ static heft_status safetensors_check_utf8(heft__safetensors *scan) {
 /* ---- file order ---------------------------------------------------------------------------------------------------
  */
 
-static int safetensors_entry_tie(const void *ctx, const heft__sort_key *a, const heft__sort_key *b) {
-    const heft__entry *entries = ctx, *left = &entries[a->index], *right = &entries[b->index];
-    if (a->minor != b->minor) return a->minor < b->minor ? -1 : 1;
-    return heft__bytes_compare(left->name, left->name_len, right->name, right->name_len);
+static const char *safetensors_name(const void *ctx, uint32_t index, uint64_t *len) {
+    const heft__entry *entry = (const heft__entry *)ctx + index;
+    *len = entry->name_len;
+    return entry->name;
 }
 
 /* Numbers that named entries in header order get those of file order: keys[old].rank. */
@@ -120,22 +120,6 @@ static void safetensors_renumber(heft__safetensors *scan, const heft__sort_key *
         if (counts[i]->count) counts[i]->entry = keys[counts[i]->entry].rank;
 }
 
-/* Moves every entry to its place, one cycle of the permutation after another. */
-static void safetensors_permute(heft__listing *l, heft__sort_key *keys) {
-    for (uint64_t i = 0; i < l->nentries; i++) {
-        heft__entry first = l->entries[i];
-        uint64_t at = i;
-        while (keys[at].index != i) {
-            uint64_t from = keys[at].index;
-            l->entries[at] = l->entries[from];
-            keys[at].index = (uint32_t)at;
-            at = from;
-        }
-        l->entries[at] = first;
-        keys[at].index = (uint32_t)at;
-    }
-}
-
 static heft_status safetensors_sort(heft__safetensors *scan) {
     heft__listing *l = scan->listing;
     if (scan->in_order) return HEFT_OK;
@@ -143,10 +127,16 @@ static heft_status safetensors_sort(heft__safetensors *scan) {
     heft__sort_key *keys = heft__alloc(&l->alloc, nbytes);
     if (!keys) return heft__fail_memory(scan->err, nbytes);
     for (uint32_t i = 0; i < l->nentries; i++) keys[i] = (heft__sort_key){l->entries[i].begin, l->entries[i].end, i, 0};
-    heft__sort_keys(keys, l->nentries, safetensors_entry_tie, l->entries);
+    heft__sort_keys(keys, l->nentries);
+    for (uint64_t i = 0, end; i < l->nentries; i = end) {
+        const heft__entry *first = &l->entries[keys[i].index];
+        for (end = i + 1; end < l->nentries; end++)
+            if (keys[end].major != first->begin || keys[end].minor != first->end) break;
+        if (end - i > 1) heft__sort_texts(keys + i, end - i, safetensors_name, l->entries);
+    }
     for (uint32_t i = 0; i < l->nentries; i++) keys[keys[i].index].rank = i;
     safetensors_renumber(scan, keys);
-    safetensors_permute(l, keys);
+    heft__sort_permute(keys, l->nentries, l->entries, sizeof *l->entries);
     heft__free(&l->alloc, keys, nbytes);
     return HEFT_OK;
 }
@@ -250,6 +240,7 @@ static heft_status safetensors_check_entries(heft__safetensors *scan) {
     uint32_t owner = UINT32_MAX;
     heft_status status = HEFT_OK;
     scan->total = l->nentries;
+    scan->nfaults_before = l->faults.count;
     for (uint32_t i = 0; i < l->nentries && !status; i++) {
         const heft__entry *e = &l->entries[i];
         scan->done = i;

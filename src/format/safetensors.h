@@ -18,13 +18,14 @@ typedef struct heft__safetensors {
     heft_error *err; /* never NULL */
     uint64_t file_nbytes;
     uint64_t done,
-        total;           /* of the present work: bytes of text read, then entries checked. Growth is foreseen from it */
-    bool out_of_memory;  /* met where only true and false are said */
-    uint64_t nindexed;   /* entries whose names are in listing->names */
-    bool parsed;         /* the text is sound: what fails after it is no wrong file */
-    bool in_order;       /* the entries so far are in file order */
-    bool one_by_one;     /* tests: every entry by the pull reader, none by direct comparison */
-    char dtype_text[16]; /* the spelling of the last dtype with its closing quote, and what it means */
+        total; /* of the present work: bytes of text read, then entries checked; growth is foreseen from it */
+    uint64_t nfaults_before; /* records that were there when it began */
+    bool out_of_memory;      /* met where only true and false are said */
+    uint64_t nindexed;       /* entries whose names are in listing->names */
+    bool parsed;             /* the text is sound: what fails after it is no wrong file */
+    bool in_order;           /* the entries so far are in file order */
+    bool one_by_one;         /* tests: every entry by the pull reader, none by direct comparison */
+    char dtype_text[16];     /* the spelling of the last dtype with its closing quote, and what it means */
     uint8_t dtype_len, dtype;
     heft__fault unknown; /* the first unknown dtype, reported when the whole text has been found sound; kind 0: none */
     heft__safetensors_count odd_names, unknown_fields, duplicate_keys;

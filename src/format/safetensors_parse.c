@@ -30,12 +30,14 @@ static const uint64_t parse_no_dims[1] = {0}; /* a scalar's shape is no NULL */
 /* ---- room ---------------------------------------------------------------------------------------------------------
  */
 
-/* Room for one more element of an array that grows with the work. How many will come is foreseen from how many came so
- * far, so that a large array is neither copied often nor twice as large as it must be: the bound on memory for hostile
- * headers needs that. */
-static bool parse_grow(const heft__safetensors *scan, void **array, uint64_t *capacity, uint64_t count, size_t nbytes) {
+/* Room for one more element of an array that grows with the work, `before` of whose elements are older than the present
+ * work. How many will come is foreseen from how many came so far, so that a large array is neither copied often nor
+ * twice as large as it must be: the bound on memory for hostile headers needs that. */
+static bool parse_grow(const heft__safetensors *scan, void **array, uint64_t *capacity, uint64_t count, uint64_t before,
+                       size_t nbytes) {
     if (count < *capacity) return true;
-    uint64_t wanted = count + count / 8 + 16, foreseen = count * scan->total / (scan->done + 1) / 16 * 17;
+    uint64_t wanted = count + count / 8 + 16;
+    uint64_t foreseen = before + (count - before) * scan->total / (scan->done + 1) / 16 * 17;
     if (count < 64)
         wanted = 2 * count + 8;
     else if (foreseen > wanted)
@@ -49,7 +51,8 @@ static bool parse_grow(const heft__safetensors *scan, void **array, uint64_t *ca
 
 static heft_status parse_record(heft__safetensors *scan, heft__fault fault) {
     heft__faults *faults = &scan->listing->faults;
-    if (!parse_grow(scan, (void **)&faults->items, &faults->capacity, faults->count, sizeof fault))
+    if (!parse_grow(scan, (void **)&faults->items, &faults->capacity, faults->count, scan->nfaults_before,
+                    sizeof fault))
         return heft__fail_memory(scan->err, sizeof fault);
     faults->items[faults->count++] = fault;
     return HEFT_OK;
@@ -177,7 +180,7 @@ static inline uint32_t parse_twin(const heft__listing *listing, const heft__entr
 /* Appends an entry, whose name is not in the table of names yet. */
 static inline bool parse_append(heft__safetensors *scan, const heft__entry *entry) {
     heft__listing *l = scan->listing;
-    if (!parse_grow(scan, (void **)&l->entries, &l->capacity, l->nentries, sizeof *entry)) return false;
+    if (!parse_grow(scan, (void **)&l->entries, &l->capacity, l->nentries, 0, sizeof *entry)) return false;
     if (scan->in_order && l->nentries > 0) scan->in_order = parse_precedes(&l->entries[l->nentries - 1], entry);
     l->entries[l->nentries++] = *entry;
     l->nfillers += (entry->flags & HEFT__ENTRY_FILLER) != 0;
@@ -511,38 +514,64 @@ static heft_status parse_entry(heft__safetensors *scan, heft__json *json, const 
 /* ---- metadata -----------------------------------------------------------------------------------------------------
  */
 
-/* In a sort key of a pair: `minor` is the key's place and length, `index` and `rank` the value's. */
-static heft_pair parse_pair(const heft__listing *l, const heft__sort_key *key) {
-    return (heft_pair){l->header + (key->minor >> 32), (uint32_t)key->minor, l->header + key->index, key->rank};
+/* A pair as offsets in the header, half the size of a heft_pair: there may be ten million. */
+typedef struct parse_pair {
+    uint32_t key, key_len, value, value_len;
+} parse_pair;
+
+typedef struct parse_pair_list {
+    const heft__listing *listing;
+    parse_pair *pairs;
+    uint64_t count;
+} parse_pair_list;
+
+static const char *parse_pair_key(const void *ctx, uint32_t index, uint64_t *len) {
+    const parse_pair_list *list = ctx;
+    *len = list->pairs[index].key_len;
+    return list->listing->header + list->pairs[index].key;
 }
 
 /* Ascending keys, and equal ones in the order of the text. */
-static int parse_pair_tie(const void *ctx, const heft__sort_key *a, const heft__sort_key *b) {
-    heft_pair left = parse_pair(ctx, a), right = parse_pair(ctx, b);
-    int order = heft__bytes_compare(left.key, left.key_len, right.key, right.key_len);
-    if (order) return order;
-    return a->minor < b->minor ? -1 : a->minor > b->minor;
+static heft_status parse_sort_pairs(heft__safetensors *scan, const parse_pair_list *list) {
+    uint64_t nbytes = list->count * sizeof(heft__sort_key);
+    heft__sort_key *keys = heft__alloc(&list->listing->alloc, nbytes);
+    if (!keys) return heft__fail_memory(scan->err, nbytes);
+    for (uint32_t i = 0; i < list->count; i++) keys[i].index = i;
+    heft__sort_texts(keys, list->count, parse_pair_key, list);
+    heft__sort_permute(keys, list->count, list->pairs, sizeof *list->pairs);
+    heft__free(&list->listing->alloc, keys, nbytes);
+    return HEFT_OK;
 }
 
-/* Keeps the last of equal keys, and makes the pairs of the listing. */
-static heft_status parse_make_pairs(heft__safetensors *scan, heft__sort_key *keys, uint64_t count) {
-    heft__listing *l = scan->listing;
-    heft__sort_keys(keys, count, parse_pair_tie, l);
+/* Keeps the last of equal keys of a sorted list. */
+static void parse_unique_pairs(heft__safetensors *scan, parse_pair_list *list) {
+    const char *header = list->listing->header;
     uint64_t kept = 0, first_again = HEFT_NONE;
-    for (uint64_t i = 0; i < count; i++) {
-        heft_pair pair = parse_pair(l, &keys[i]);
-        heft_pair last = kept ? parse_pair(l, &keys[kept - 1]) : pair;
-        bool again = kept && heft__bytes_compare(pair.key, pair.key_len, last.key, last.key_len) == 0;
-        uint64_t at = (keys[i].minor >> 32) - 1;
-        if (again && at < first_again) first_again = at;
+    for (uint64_t i = 0; i < list->count; i++) {
+        parse_pair pair = list->pairs[i], last = list->pairs[kept ? kept - 1 : 0];
+        bool again =
+            kept && pair.key_len == last.key_len && memcmp(header + pair.key, header + last.key, pair.key_len) == 0;
+        if (again && pair.key - 1 < first_again) first_again = pair.key - 1;
         kept -= again;
-        keys[kept++] = keys[i];
+        list->pairs[kept++] = pair;
     }
-    parse_count(&scan->duplicate_keys, count - kept, first_again, UINT32_MAX);
-    l->metadata = heft__alloc(&l->alloc, kept * sizeof *l->metadata);
-    if (!l->metadata) return heft__fail_memory(scan->err, kept * sizeof *l->metadata);
-    for (uint64_t i = 0; i < kept; i++) l->metadata[i] = parse_pair(l, &keys[i]);
-    l->nmetadata = l->metadata_capacity = kept;
+    parse_count(&scan->duplicate_keys, list->count - kept, first_again, UINT32_MAX);
+    list->count = kept;
+}
+
+/* Makes the pairs of the listing. */
+static heft_status parse_make_pairs(heft__safetensors *scan, parse_pair_list *list) {
+    heft__listing *l = scan->listing;
+    heft_status status = parse_sort_pairs(scan, list);
+    if (status) return status;
+    parse_unique_pairs(scan, list);
+    l->metadata = heft__alloc(&l->alloc, list->count * sizeof *l->metadata);
+    if (!l->metadata) return heft__fail_memory(scan->err, list->count * sizeof *l->metadata);
+    for (uint64_t i = 0; i < list->count; i++) {
+        parse_pair pair = list->pairs[i];
+        l->metadata[i] = (heft_pair){l->header + pair.key, pair.key_len, l->header + pair.value, pair.value_len};
+    }
+    l->nmetadata = l->metadata_capacity = list->count;
     return HEFT_OK;
 }
 
@@ -560,19 +589,19 @@ static heft_status parse_pairs(heft__safetensors *scan, heft__json *json, uint64
     heft__json_token key, value;
     l->has_metadata = true;
     if (count == 0) return HEFT_OK;
-    heft__sort_key *keys = heft__alloc(&l->alloc, count * sizeof *keys);
-    if (!keys) return heft__fail_memory(scan->err, count * sizeof *keys);
+    parse_pair *pairs = heft__alloc(&l->alloc, count * sizeof *pairs);
+    if (!pairs) return heft__fail_memory(scan->err, count * sizeof *pairs);
     for (uint64_t i = 0; i < count; i++) {
         heft__json_next(json, &key);
         heft__json_next(json, &value);
-        uint32_t key_len = parse_unescape(l, &key);
-        keys[i] = (heft__sort_key){.major = heft__sort_prefix(l->header + key.offset + 1, key_len),
-                                   .minor = (uint64_t)(key.offset + 1) << 32 | key_len,
-                                   .index = (uint32_t)value.offset + 1,
-                                   .rank = parse_unescape(l, &value)};
+        pairs[i].key = (uint32_t)key.offset + 1;
+        pairs[i].key_len = parse_unescape(l, &key);
+        pairs[i].value = (uint32_t)value.offset + 1;
+        pairs[i].value_len = parse_unescape(l, &value);
     }
-    heft_status status = parse_make_pairs(scan, keys, count);
-    heft__free(&l->alloc, keys, count * sizeof *keys);
+    parse_pair_list list = {l, pairs, count};
+    heft_status status = parse_make_pairs(scan, &list);
+    heft__free(&l->alloc, pairs, count * sizeof *pairs);
     return status;
 }
 

@@ -1,18 +1,14 @@
-/* The introsort: any input, ties, and the worst cases of plain quicksorts. */
+/* Sorting by keys and by texts: any input, the worst cases of plain quicksorts, permutations. */
 #include "helper.h"
 
 #include "base/sort.h"
+#include "base/text.h"
 #include "helper_random.h"
-
-static int by_index(const void *ctx, const heft__sort_key *a, const heft__sort_key *b) {
-    (void)ctx;
-    return a->index < b->index ? -1 : a->index > b->index;
-}
 
 static void assert_sorted(heft__sort_key *keys, uint64_t n) {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < n; i++) sum += keys[i].index;
-    heft__sort_keys(keys, n, by_index, NULL);
+    heft__sort_keys(keys, n);
     for (uint64_t i = 0; i < n; i++) sum -= keys[i].index;
     assert_int_equal(sum, 0);
     for (uint64_t i = 1; i < n; i++) {
@@ -40,51 +36,63 @@ static void any_order_is_sorted(void **state) {
     }
 }
 
-/* McIlroy's adversary: it decides what is less only when asked, so that every pivot is bad. */
-static uint32_t adversary_value[4096], adversary_solid, adversary_gas, adversary_candidate;
-static uint64_t adversary_asked;
-
-static int adversary(const void *ctx, const heft__sort_key *a, const heft__sort_key *b) {
-    (void)ctx;
-    adversary_asked++;
-    uint32_t x = a->index, y = b->index;
-    if (adversary_value[x] == adversary_gas && adversary_value[y] == adversary_gas)
-        adversary_value[x == adversary_candidate ? x : y] = adversary_solid++;
-    if (adversary_value[x] == adversary_gas)
-        adversary_candidate = x;
-    else if (adversary_value[y] == adversary_gas)
-        adversary_candidate = y;
-    return adversary_value[x] < adversary_value[y] ? -1 : adversary_value[x] > adversary_value[y];
-}
-
-static void no_input_is_quadratic(void **state) {
+/* What makes a quicksort with the median of three quadratic (Musser): the sort must fall back, and still be right. */
+static void killers_are_sorted(void **state) {
     (void)state;
-    static heft__sort_key keys[4096];
-    const uint32_t n = 4096;
-    adversary_gas = n;
-    for (uint32_t i = 0; i < n; i++) {
-        adversary_value[i] = adversary_gas;
-        keys[i] = (heft__sort_key){.major = 0, .index = i};
+    enum { N = 200000 };
+    heft__sort_key *keys = malloc(N * sizeof *keys);
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t k = N / 2, value = i < k ? (i % 2 ? k + i - (i == 0) : i + 1) : 2 * (i - k + 1);
+        keys[i] = (heft__sort_key){.major = value, .index = i};
     }
-    heft__sort_keys(keys, n, adversary, NULL);
-    assert_true(adversary_asked < (uint64_t)n * 12 * 6); /* n log2 n = 49,152; a quadratic sort asks 4 million times */
-    for (uint32_t i = 1; i < n; i++) assert_true(adversary_value[keys[i - 1].index] <= adversary_value[keys[i].index]);
+    assert_sorted(keys, N);
+    free(keys);
 }
 
-static void prefixes_order_like_bytes(void **state) {
+/* ---- texts ---- */
+
+typedef struct text {
+    char bytes[40];
+    uint32_t len;
+} text;
+
+static const char *text_of(const void *ctx, uint32_t index, uint64_t *len) {
+    const text *t = (const text *)ctx + index;
+    *len = t->len;
+    return t->bytes;
+}
+
+static void texts_are_sorted_by_bytes(void **state) {
     (void)state;
-    static const char *const texts[] = {"", "\x01", "a", "a\x01", "ab", "abcdefgh", "abcdefgi", "b", "\xC3\xA9"};
-    for (size_t i = 1; i < sizeof texts / sizeof *texts; i++)
-        assert_true(heft__sort_prefix(texts[i - 1], strlen(texts[i - 1])) <
-                    heft__sort_prefix(texts[i], strlen(texts[i])));
-    assert_true(heft__sort_prefix("abcdefghX", 9) == heft__sort_prefix("abcdefghA", 9));
+    static text texts[500], moved[500];
+    static heft__sort_key keys[500];
+    uint64_t seed = 2;
+    for (uint64_t round = 0; round < random_count(400); round++) {
+        uint32_t n = (uint32_t)random_below(&seed, 500), letters = (uint32_t)random_below(&seed, 3) + 1;
+        for (uint32_t i = 0; i < n; i++) {
+            texts[i].len = (uint32_t)random_below(&seed, 40);
+            for (uint32_t k = 0; k < texts[i].len; k++) texts[i].bytes[k] = "\0a\xFF"[random_below(&seed, letters)];
+            keys[i].index = i;
+        }
+        heft__sort_texts(keys, n, text_of, texts);
+        for (uint32_t i = 1; i < n; i++) {
+            const text *a = &texts[keys[i - 1].index], *b = &texts[keys[i].index];
+            int order = heft__bytes_compare(a->bytes, a->len, b->bytes, b->len);
+            assert_true(order < 0 || (order == 0 && keys[i - 1].index < keys[i].index));
+        }
+        memcpy(moved, texts, sizeof moved);
+        uint32_t order[500];
+        for (uint32_t i = 0; i < n; i++) order[i] = keys[i].index;
+        heft__sort_permute(keys, n, moved, sizeof *moved);
+        for (uint32_t i = 0; i < n; i++) assert_memory_equal(&moved[i], &texts[order[i]], sizeof *moved);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_is_sorted),
-        cmocka_unit_test(no_input_is_quadratic),
-        cmocka_unit_test(prefixes_order_like_bytes),
+        cmocka_unit_test(killers_are_sorted),
+        cmocka_unit_test(texts_are_sorted_by_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
