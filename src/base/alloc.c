@@ -21,6 +21,8 @@ static void default_free(void *ctx, void *ptr, size_t nbytes) {
 
 static void *default_realloc(void *ctx, void *ptr, size_t old_nbytes, size_t new_nbytes) {
     if (old_nbytes < HEFT__HUGE_MIN && new_nbytes < HEFT__HUGE_MIN) return realloc(ptr, new_nbytes ? new_nbytes : 1);
+    if (ptr && old_nbytes >= HEFT__HUGE_MIN && new_nbytes >= old_nbytes)
+        return heft__os_pages_grow(ptr, old_nbytes, new_nbytes);
     void *fresh = default_alloc(ctx, new_nbytes);
     if (!fresh) return NULL;
     if (ptr) {

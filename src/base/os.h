@@ -21,6 +21,9 @@ size_t heft__os_page_size(void);
 /* Fresh zeroed pages, 2 MiB-aligned, huge pages asked for where the system has them. NULL on failure. */
 void *heft__os_pages(size_t nbytes);
 void heft__os_pages_free(void *ptr, size_t nbytes);
+/* Larger pages in place of those of heft__os_pages, with their content; where the system can, moved and not copied, so that
+ * they are never there twice. NULL on failure: the old ones stay. new_nbytes >= old_nbytes. */
+void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes);
 /* Random bytes for hash seeds; falls back to clock and addresses. Never fails. */
 void heft__os_random(void *dst, size_t nbytes);
 double heft__os_seconds(void); /* monotonic */

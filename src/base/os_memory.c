@@ -70,6 +70,22 @@ void heft__os_pages_free(void *ptr, size_t nbytes) {
     if (ptr && os_round_pages(nbytes, &n)) munmap(ptr, n);
 }
 
+void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes) {
+    size_t moved = 0;
+    uint8_t *fresh = heft__os_pages(new_nbytes);
+    if (!fresh) return NULL;
+#if defined(MREMAP_FIXED)
+    /* The pages themselves go to the start of the new place, which is aligned like the old one. */
+    if (!heft__os_traits_get()->plain_pages && os_round_pages(old_nbytes, &moved) &&
+        mremap(ptr, moved, moved, MREMAP_MAYMOVE | MREMAP_FIXED, fresh) == (void *)fresh)
+        return fresh;
+#endif
+    (void)moved;
+    memcpy(fresh, ptr, old_nbytes);
+    heft__os_pages_free(ptr, old_nbytes);
+    return fresh;
+}
+
 /* Without a random source of the system: clocks and addresses, mixed (the finalizer of SplitMix64). */
 static void os_random_fallback(uint8_t *dst, size_t nbytes) {
     struct timespec now = {0, 0}, mono = {0, 0};

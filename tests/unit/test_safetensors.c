@@ -87,7 +87,7 @@ static void the_last_end_does_not_wrap(void **state) {
     assert_int_equal(scan_text(h, 8, &options, &listing, NULL), HEFT_OK);
     heft_error err;
     for (uint64_t i = 0; i < listing.faults.count; i++)
-        heft__fault_describe(&listing.faults.items[i], &listing, NULL, &err);
+        heft__fault_describe(&listing.faults.items[i], &listing, &err);
     assert_int_equal(listing.faults.items[0].value, UINT64_MAX - 8);
     heft__listing_free(&listing);
 }
@@ -318,7 +318,7 @@ static void assert_check(const char *header, bool pad, uint64_t data, const char
     assert_string_equal(scan_faults(&listing), faults);
     for (uint64_t i = 0; i < listing.faults.count; i++) {
         heft_error err;
-        heft__fault_describe(&listing.faults.items[i], &listing, NULL, &err);
+        heft__fault_describe(&listing.faults.items[i], &listing, &err);
         assert_int_equal(err.fault, listing.faults.items[i].kind);
         assert_int_equal(-err.status, listing.faults.items[i].status);
         assert_int_equal(strncmp(err.message, "file: ", 6), 0);
@@ -365,7 +365,7 @@ static void a_check_ends_at_a_fault_of_syntax(void **state) {
     assert_int_equal(listing.fatal->offset, 8 + 73);
     assert_string_equal(scan_faults(&listing), "!array-entry@13:0");
     heft_error err;
-    heft__fault_describe(&listing.faults.items[0], &listing, NULL, &err);
+    heft__fault_describe(&listing.faults.items[0], &listing, &err);
     assert_string_equal(err.tensor, "a");
     heft__listing_free(&listing);
 }
