@@ -53,16 +53,6 @@ static int float_big_compare(const float_big *a, const float_big *b) {
     return 0;
 }
 
-static void float_big_add(float_big *a, const float_big *b) {
-    uint64_t carry = 0;
-    for (uint32_t i = 0; i < b->n || carry; i++) {
-        carry += (uint64_t)(i < a->n ? a->word[i] : 0) + (i < b->n ? b->word[i] : 0);
-        if (i >= a->n) a->n = i + 1;
-        a->word[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
-}
-
 /* a -= b, where b <= a. */
 static void float_big_subtract(float_big *a, const float_big *b) {
     uint64_t borrow = 0;
@@ -74,11 +64,22 @@ static void float_big_subtract(float_big *a, const float_big *b) {
     while (a->n && a->word[a->n - 1] == 0) a->n--;
 }
 
-/* The sign of a + b - c. */
+static uint32_t float_big_word(const float_big *a, uint32_t i) {
+    return i < a->n ? a->word[i] : 0;
+}
+
+/* The sign of a + b - c: of the words from the lowest up the last one that differs decides. */
 static int float_big_compare_sum(const float_big *a, const float_big *b, const float_big *c) {
-    float_big sum = *a;
-    float_big_add(&sum, b);
-    return float_big_compare(&sum, c);
+    uint32_t n = a->n > b->n ? a->n : b->n;
+    uint64_t carry = 0;
+    int order = 0;
+    for (uint32_t i = 0; i < n || i < c->n; i++) {
+        carry += (uint64_t)float_big_word(a, i) + float_big_word(b, i);
+        uint32_t word = float_big_word(c, i);
+        if ((uint32_t)carry != word) order = (uint32_t)carry < word ? -1 : 1;
+        carry >>= 32;
+    }
+    return carry ? 1 : order;
 }
 
 /* A positive value as value / scale, with the half gaps to the neighbours above and below over the same scale; while
