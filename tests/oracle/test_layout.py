@@ -29,6 +29,12 @@ def test_structs():
         assert mine == theirs, f"heftlib has {mine!r}, the compiler {theirs!r}"
 
 
+def test_functions():
+    assert len(heftlib.headers.functions) > 80
+    missing = [name for name in heftlib.headers.functions if not hasattr(heftlib.lib, name)]
+    assert not missing, f"declared, not in the library: {missing}"
+
+
 def test_tables():
     lib = heftlib.lib
     for number, name in heftlib.headers.statuses.items():

@@ -1,5 +1,5 @@
 """Reading against NumPy, value for value: files that the reference writes and packed sub-byte ones, random views, into
-packed and strided memory, by one worker and by several; statistics."""
+packed and strided memory, by one worker and by several; borrowed; statistics."""
 
 import os
 import random
@@ -98,6 +98,28 @@ def span_of(view):
     return (high * bits + bits + 7) // 8 - low * bits // 8
 
 
+def check_borrow(rng, view, array, dtype, offset):
+    """What is borrowed is the view, by its strides; refused exactly where the first byte is not aligned. `offset`: of the
+    tensor in the file."""
+    size, demand = BITS[dtype] // 8, rng.choice((0, 0, 1, 64))
+    first = view.offset + sum(min(0, (dim - 1) * stride) for dim, stride in zip(view.shape, view.strides))
+    aligned = (offset + first * size) % (demand or size) == 0
+    if view.nelems and not aligned:
+        try:
+            view.borrow(demand)
+            raise AssertionError("borrowed")
+        except HeftError as error:
+            assert error.status == "unsupported" and error.fault == "not-aligned", error
+        return
+    buffer = view.borrow(demand)
+    assert buffer.raw.nbytes == span_of(view) and buffer.raw.data % (demand or size) == 0
+    if view.nelems:
+        data = numpy.frombuffer(bytes(buffer), dtype=numpy.uint8)
+        strides = [stride * size for stride in view.strides] + [1]
+        found = numpy.lib.stride_tricks.as_strided(data[(view.offset - first) * size:], view.shape + (size,), strides)
+        assert found.tobytes() == bits_of(array)
+
+
 def random_array(rng, dtype, shape):
     count = int(numpy.prod(shape, dtype=numpy.int64))
     data = numpy.frombuffer(rng.randbytes((count * max(BITS[dtype], 8)) // 8), dtype=numpy.uint8)
@@ -129,11 +151,13 @@ def test_all_dtypes():
                 assert len(archive) == len(arrays)
                 for name, (dtype, array) in arrays.items():
                     check_view(rng, archive.view(name), array, dtype)
-                for _ in range(heftlib.cases(10000)):
+                for _ in range(heftlib.cases(20000)):
                     name = rng.choice(names)
                     dtype, array = arrays[name]
                     view, part = random_view(rng, archive.view(name), array)
                     check_view(rng, view, part, dtype)
+                    if what is path and BITS[dtype] >= 8:
+                        check_borrow(rng, view, part, dtype, archive.get(view.raw.id).offset)
 
 
 def test_large_views():
