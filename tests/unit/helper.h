@@ -32,4 +32,17 @@ static inline bool test_skip_emulated(const char *why) {
     return true;
 }
 
+/* An array of a dtype between the order of files and that of this host: nothing on a little-endian one. */
+static inline void test_host_order(heft_dtype dtype, void *data, uint64_t nbytes) {
+    uint32_t unit = heft_dtype_component_bits(dtype) / 8;
+    if (!(heft_features() & HEFT_FEATURE_BIG_ENDIAN) || unit < 2) return;
+    for (uint8_t *at = data, *end = at + nbytes; at < end; at += unit) {
+        for (uint32_t i = 0; i < unit / 2; i++) {
+            uint8_t byte = at[i];
+            at[i] = at[unit - 1 - i];
+            at[unit - 1 - i] = byte;
+        }
+    }
+}
+
 #endif

@@ -171,7 +171,10 @@ static void hashes_spread(void **state) {
         for (uint32_t i = 0; i < 65536; i++) {
             char name[64];
             size_t len = make_name(i, name);
-            if (kind == 1) memcpy(name, &i, len = 3);
+            if (kind == 1) {
+                len = 3;
+                for (size_t k = 0; k < len; k++) name[k] = (char)(i >> 8 * k);
+            }
             uint32_t hash = heft__hash_name(&index, kind == 2 ? zeros + i % 16 : name, kind == 2 ? i / 17 : len);
             if (kind == 2 && i % 17) continue;
             low[hash % 1024]++;
