@@ -4,9 +4,10 @@
 
 /* How it works. A group is a run of records whose names agree so far. Of each name of a group the next piece is packed
  * into a 64-bit key, such that keys compare as the names do; the group is sorted by key and falls into smaller groups.
- * In natural order a piece is text up to a digit, or a number, or a part of a number that no key holds. What all names
- * of a group share is skipped first, so that most passes divide the group; the skip is bounded, so that hostile names
- * cannot have the same bytes compared again and again. */
+ * In natural order a number is written as '0', how many digits it has without leading zeros, and these digits, so that
+ * bytes compare as numbers do: next to any other byte a number sorts as a digit does, and shorter ones come first.
+ * What the names of a group share is skipped first, so that most passes divide the group; the skip is bounded, so that
+ * hostile names cannot have the same bytes compared again and again. */
 
 typedef struct order_record {
     uint64_t key;
@@ -30,16 +31,14 @@ typedef struct order_job {
     uint64_t ngroups, capacity;
 } order_job;
 
-/* Last byte of a key of text: how many bytes it holds if the name ends there, or one of these. */
+/* Last byte of a key: how many bytes it holds if the name ends there, or what follows them. */
 enum {
     ORDER_PIECE = 7,
-    ORDER_MORE = 8,
-    ORDER_BEFORE_NUMBER = 9,
-    ORDER_INSERTION_MAX = 32,
-    ORDER_KEY_DIGITS = 18,
-    ORDER_SKIP_MAX = 32
+    ORDER_MORE = 8,          /* more of the name */
+    ORDER_BEFORE_NUMBER = 9, /* a number of which the key holds the '0', and 255 if it has that many digits or more */
+    ORDER_BEFORE_DIGITS = 16 /* and n: the digits of the number whose digit count is the n-th byte, the last one */
 };
-#define ORDER_LONG_NUMBER ((uint64_t)1 << 63)
+enum { ORDER_INSERTION_MAX = 32, ORDER_SKIP_MAX = 32, ORDER_SAMPLES = 8, ORDER_AHEAD = 12, ORDER_MANY_DIGITS = 255 };
 
 static inline bool order_is_digit(char c) {
     return c >= '0' && c <= '9';
@@ -64,90 +63,127 @@ static inline void order_key_pack(order_record *r, uint32_t n, uint64_t last) {
     order_advance(r, n);
 }
 
-static void order_keys_of_bytes(order_record *r, uint32_t count) {
-    for (; count; r++, count--) {
-        if (r->left > ORDER_PIECE) {
-            r->key = (order_load(r->at) & ~(uint64_t)0xFF) | ORDER_MORE;
+static inline void order_key_of_bytes(order_record *r) {
+    if (r->left > ORDER_PIECE) {
+        r->key = (order_load(r->at) & ~(uint64_t)0xFF) | ORDER_MORE;
+        order_advance(r, ORDER_PIECE);
+    } else {
+        order_key_pack(r, r->left, r->left);
+    }
+}
+
+/* Digits of the number at *at, of which *at then is past the leading zeros. */
+static uint32_t order_count_digits(const char **at, const char *end) {
+    const char *p = *at;
+    while (p < end && *p == '0') p++;
+    *at = p;
+    while (p < end && order_is_digit(*p)) p++;
+    return (uint32_t)(p - *at);
+}
+
+static void order_key_with_numbers(order_record *r) {
+    const char *p = r->at, *end = p + r->left;
+    uint64_t key = 0, last = ORDER_MORE;
+    uint32_t n = 0;
+    while (n < ORDER_PIECE && p < end && last == ORDER_MORE) {
+        bool number = order_is_digit(*p);
+        key |= (uint64_t)(uint8_t)(number ? '0' : *p) << (56 - 8 * n++);
+        if (!number) {
+            p++;
+        } else if (n == ORDER_PIECE) {
+            last = ORDER_BEFORE_NUMBER;
+        } else {
+            uint32_t digits = order_count_digits(&p, end);
+            bool many = digits >= ORDER_MANY_DIGITS;
+            key |= (uint64_t)(many ? ORDER_MANY_DIGITS : digits) << (56 - 8 * n++);
+            if (many)
+                last = ORDER_BEFORE_NUMBER;
+            else if (digits > ORDER_PIECE - n)
+                last = ORDER_BEFORE_DIGITS + n;
+            else
+                for (; digits; digits--) key |= (uint64_t)(uint8_t)*p++ << (56 - 8 * n++);
+        }
+    }
+    if (p == end && last == ORDER_MORE) last = n;
+    r->key = key | last;
+    r->left = (uint32_t)(end - p);
+    r->at = p;
+}
+
+static inline void order_key_of_text(order_record *r) {
+    if (r->left > ORDER_PIECE) {
+        uint64_t piece = order_load(r->at), t = piece ^ UINT64_C(0x3030303030303030);
+        /* The high bit of a byte stays clear only if the byte is a digit. */
+        uint64_t others = ((t & UINT64_C(0x7F7F7F7F7F7F7F7F)) + UINT64_C(0x7676767676767676)) | t;
+        if ((others | 0x80) == (others | UINT64_C(0x8080808080808080))) {
+            r->key = (piece & ~(uint64_t)0xFF) | ORDER_MORE;
             order_advance(r, ORDER_PIECE);
-        } else {
-            order_key_pack(r, r->left, r->left);
+            return;
         }
     }
+    order_key_with_numbers(r);
 }
 
-/* Text ends before a digit, for which the key then holds '0': next to any other byte a number sorts as a digit does. */
-static void order_keys_of_text(order_record *r, uint32_t count) {
-    for (; count; r++, count--) {
-        uint32_t n = 0;
-        if (r->left > ORDER_PIECE) {
-            uint64_t piece = order_load(r->at), t = piece ^ UINT64_C(0x3030303030303030);
-            /* The high bit of a byte stays clear only if the byte is 0 to 9. */
-            uint64_t digits = ~(((t & UINT64_C(0x7F7F7F7F7F7F7F7F)) + UINT64_C(0x7676767676767676)) | t) &
-                              UINT64_C(0x8080808080808000);
-            if (!digits) {
-                r->key = (piece & ~(uint64_t)0xFF) | ORDER_MORE;
-                order_advance(r, ORDER_PIECE);
-                continue;
-            }
-            n = (uint32_t)__builtin_clzll(digits) / 8;
-        } else {
-            while (n < r->left && !order_is_digit(r->at[n])) n++;
-        }
-        bool number = n < r->left;
-        order_key_pack(r, n, number ? (uint64_t)'0' << (56 - 8 * n) | ORDER_BEFORE_NUMBER : n);
+/* A number that its key announced only: how many digits it has. */
+static inline void order_key_of_number(order_record *r) {
+    const char *end = r->at + r->left;
+    r->key = order_count_digits(&r->at, end);
+    r->left = (uint32_t)(end - r->at);
+}
+
+/* How many bytes two records share, at most `most`. */
+static inline uint32_t order_shared_by(const order_record *a, const order_record *b, uint32_t most) {
+    uint32_t n = 0;
+    if (a->left < most) most = a->left;
+    if (b->left < most) most = b->left;
+    while (n + 8 <= most) {
+        uint64_t differs = order_load(a->at + n) ^ order_load(b->at + n);
+        if (differs) return n + (uint32_t)__builtin_clzll(differs) / 8;
+        n += 8;
     }
+    while (n < most && a->at[n] == b->at[n]) n++;
+    return n;
 }
 
-/* A number of up to 18 digits is its own key, a longer one is keyed by their count, and its digits are pieces of their
- * own. */
-static void order_keys_of_numbers(order_record *r, uint32_t count) {
-    for (; count; r++, count--) {
-        uint32_t n = 0;
-        while (r->left && *r->at == '0') order_advance(r, 1);
-        while (n < r->left && order_is_digit(r->at[n])) n++;
-        if (n > ORDER_KEY_DIGITS) {
-            r->key = ORDER_LONG_NUMBER | n;
-            continue;
-        }
-        uint64_t value = 0;
-        for (uint32_t i = 0; i < n; i++) value = value * 10 + (uint64_t)(r->at[i] - '0');
-        r->key = value;
-        order_advance(r, n);
-    }
-}
-
-static void order_keys_of_digits(order_record *r, uint32_t count, uint32_t digits) {
-    uint32_t most = digits < ORDER_PIECE ? digits : ORDER_PIECE;
-    for (; count; r++, count--) order_key_pack(r, most, 0);
-}
-
-/* How many bytes all records of a group share, at most ORDER_SKIP_MAX. */
-static uint32_t order_shared(const order_record *r, uint32_t count) {
-    uint32_t shared = r->left < ORDER_SKIP_MAX ? r->left : ORDER_SKIP_MAX;
-    for (uint32_t i = 1; i < count && shared; i++) {
-        uint32_t most = r[i].left < shared ? r[i].left : shared, n = 0;
-        while (n + 8 <= most) {
-            uint64_t differs = order_load(r->at + n) ^ order_load(r[i].at + n);
-            if (differs) {
-                most = n + (uint32_t)__builtin_clzll(differs) / 8;
-                break;
-            }
-            n += 8;
-        }
-        while (n < most && r->at[n] == r[i].at[n]) n++;
-        shared = n;
-    }
+/* How many bytes every `step`-th record and the last share with the first, at most `most`. */
+static uint32_t order_shared(const order_record *r, uint32_t count, uint32_t step, uint32_t most) {
+    uint32_t shared = order_shared_by(r, r + count - 1, most);
+    for (uint32_t i = step; i < count && shared; i += step) shared = order_shared_by(r, r + i, shared);
     return shared;
 }
 
-static void order_skip_shared(order_record *r, order_group *group) {
-    if (group->mode != ORDER_TEXT && group->mode != ORDER_BYTES) return;
-    uint32_t shared = order_shared(r, group->count), n = shared;
-    /* A number is never cut: names that share its first digits may have different ones behind them. */
-    if (group->mode == ORDER_TEXT)
-        while (n && order_is_digit(r->at[n - 1])) n--;
-    if (n < shared) group->mode = ORDER_NUMBER;
-    for (uint32_t i = 0; n && i < group->count; i++) order_advance(&r[i], n);
+/* A number is never cut: names that share its first digits may have different ones behind them. */
+static uint32_t order_whole_numbers(const order_record *r, uint32_t shared, order_mode mode) {
+    while (mode == ORDER_TEXT && shared && order_is_digit(r->at[shared - 1])) shared--;
+    return shared;
+}
+
+static inline void order_make_key(order_record *r, const order_group *group) {
+    switch (group->mode) {
+    case ORDER_BYTES: order_key_of_bytes(r); break;
+    case ORDER_TEXT: order_key_of_text(r); break;
+    case ORDER_NUMBER: order_key_of_number(r); break;
+    case ORDER_DIGITS: order_key_pack(r, group->digits < ORDER_PIECE ? group->digits : ORDER_PIECE, 0); break;
+    }
+}
+
+/* Skips what the group shares and makes the keys. How much is shared is guessed from some records and looked at again
+ * with the others while their names are at hand: names lie far apart, and reading them is what takes the time. */
+static void order_make_keys(order_record *r, order_record *before, const order_group *group) {
+    uint32_t count = group->count, step = count / ORDER_SAMPLES + 1, skip = 0;
+    bool text = group->mode == ORDER_TEXT || group->mode == ORDER_BYTES;
+    const order_record first = *r;
+    if (text) skip = order_whole_numbers(r, order_shared(r, count, step, ORDER_SKIP_MAX), group->mode);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + ORDER_AHEAD < count) __builtin_prefetch(r[i + ORDER_AHEAD].at);
+        if (skip && order_shared_by(&first, &r[i], skip) < skip) {
+            for (; i; i--) r[i - 1] = before[i - 1]; /* a wrong guess: once more with the truth */
+            skip = order_whole_numbers(r, order_shared(r, count, 1, skip), group->mode);
+        }
+        before[i] = r[i];
+        order_advance(&r[i], skip);
+        order_make_key(&r[i], group);
+    }
 }
 
 static void order_sort_by_insertion(order_record *r, uint32_t count) {
@@ -194,29 +230,40 @@ static void order_sort(order_record *r, order_record *scratch, uint32_t count) {
         order_sort_by_radix(r, scratch, count, varying);
 }
 
+static void order_start_again(order_job *job, uint32_t first, uint32_t count) {
+    for (order_record *r = job->records + first; count; r++, count--) {
+        uint32_t file;
+        const heft__entry *entry = heft__archive_entry(job->archive, r->number, &file);
+        r->at = entry->name;
+        r->left = entry->name_len;
+    }
+}
+
 /* Names that agree up to here go on as a group, unless they have ended: then they are equal, or, in natural order,
  * differ in leading zeros only and are sorted again by their bytes. */
 static bool order_push(order_job *job, const order_group *parent, uint32_t first, uint32_t count) {
     order_group group = {first, count, 0, parent->mode};
     uint64_t key = job->records[first].key;
+    uint32_t last = (uint32_t)key & 0xFF;
     switch (parent->mode) {
     case ORDER_BYTES:
-        if ((key & 0xFF) != ORDER_MORE) return true;
+        if (last < ORDER_MORE) return true;
         break;
     case ORDER_TEXT:
-        if ((key & 0xFF) == ORDER_BEFORE_NUMBER) group.mode = ORDER_NUMBER;
-        if ((key & 0xFF) >= ORDER_MORE) break;
-        group.mode = ORDER_BYTES;
-        for (order_record *r = job->records + first; r < job->records + first + count; r++) {
-            uint32_t file;
-            const heft__entry *entry = heft__archive_entry(job->archive, r->number, &file);
-            r->at = entry->name;
-            r->left = entry->name_len;
+        if (last == ORDER_MORE) break;
+        if (last < ORDER_MORE) {
+            group.mode = ORDER_BYTES;
+            order_start_again(job, first, count);
+        } else if (last == ORDER_BEFORE_NUMBER) {
+            group.mode = ORDER_NUMBER;
+        } else {
+            group.mode = ORDER_DIGITS;
+            group.digits = (uint32_t)(key >> (64 - 8 * (last - ORDER_BEFORE_DIGITS))) & 0xFF;
         }
         break;
     case ORDER_NUMBER:
-        group.mode = key & ORDER_LONG_NUMBER ? ORDER_DIGITS : ORDER_TEXT;
-        group.digits = (uint32_t)(key & ~ORDER_LONG_NUMBER);
+        group.digits = (uint32_t)key;
+        group.mode = group.digits ? ORDER_DIGITS : ORDER_TEXT;
         break;
     case ORDER_DIGITS:
         group.digits = parent->digits > ORDER_PIECE ? parent->digits - ORDER_PIECE : 0;
@@ -231,13 +278,7 @@ static bool order_push(order_job *job, const order_group *parent, uint32_t first
 
 static bool order_divide(order_job *job, order_group group) {
     order_record *r = job->records + group.first;
-    order_skip_shared(r, &group);
-    switch (group.mode) {
-    case ORDER_BYTES: order_keys_of_bytes(r, group.count); break;
-    case ORDER_TEXT: order_keys_of_text(r, group.count); break;
-    case ORDER_NUMBER: order_keys_of_numbers(r, group.count); break;
-    case ORDER_DIGITS: order_keys_of_digits(r, group.count, group.digits); break;
-    }
+    order_make_keys(r, job->scratch, &group);
     order_sort(r, job->scratch, group.count);
     for (uint32_t i = 0, n; i < group.count; i += n) {
         n = 1;
