@@ -50,7 +50,7 @@ typedef struct heft__entry {
     uint64_t begin, end;   /* relative to the data area; the absolute offset is data_start + begin */
     uint32_t name_len;
     uint32_t rank;
-    uint32_t hash;         /* heft__hash_name under the listing's seed */
+    uint32_t hash;         /* heft__hash_name under the listing's seed; of an entry that an index names: its item there */
     uint8_t dtype;
     uint8_t flags;
     uint16_t reserved;
@@ -162,6 +162,7 @@ typedef struct heft__union_input {
     heft__listing **listings; /* a block of nlistings pointers; each points to a block of one listing */
     uint32_t nlistings;
     const char *path, *index_path, *resolution; /* copied; index_path NULL: no entry is withheld */
+    heft__hash_index *names; /* an index's table, if it names what is visible and nothing else: taken over; NULL: none */
     heft_report *report; /* faults and warnings of the set so far; becomes the archive's warnings */
     bool show_fillers;
 } heft__union_input;

@@ -53,14 +53,18 @@ heft_report *heft__archive_report(heft_archive *archive) {
     return report;
 }
 
-uint64_t heft__archive_lookup(const heft_archive *archive, const char *name, size_t len) {
-    uint32_t hash = heft__hash_name(&archive->index, name, len), number, file;
+static uint64_t union_find(const heft_archive *archive, uint32_t hash, const char *name, size_t len) {
+    uint32_t number, file;
     for (uint64_t cursor = heft__hash_start(&archive->index, hash);
          heft__hash_next(&archive->index, hash, &cursor, &number);) {
         const heft__entry *entry = heft__archive_entry(archive, number, &file);
         if (entry->name_len == len && memcmp(entry->name, name, len) == 0) return number;
     }
     return HEFT_NONE;
+}
+
+uint64_t heft__archive_lookup(const heft_archive *archive, const char *name, size_t len) {
+    return union_find(archive, heft__hash_name(&archive->index, name, len), name, len);
 }
 
 /* Says of each entry whether it is visible, and counts. Where nothing can be hidden no entry is looked at. */
@@ -88,48 +92,78 @@ static uint64_t union_count(heft__listing *listing, bool indexed, bool show_fill
     return listing->nvisible;
 }
 
-static void union_add_shared(heft_archive *archive, uint32_t file, uint32_t number, uint64_t first_id) {
-    const heft__listing *listing = archive->files[file];
-    uint32_t first_file;
-    heft__archive_entry(archive, first_id, &first_file);
-    heft__fault fault = {.kind = HEFT_FAULT_SHARED_NAME,
-                         .severity = (uint8_t)HEFT_SEVERITY_ERROR,
-                         .status = (uint8_t)-HEFT_CORRUPT,
-                         .file = file,
-                         .entry = number,
-                         .other = first_file};
-    fault.offset = listing->data_start + listing->entries[number].begin;
+static void union_add_shared(heft_archive *archive, uint64_t id, uint64_t first_id) {
+    heft__fault fault = {
+        .kind = HEFT_FAULT_SHARED_NAME, .severity = (uint8_t)HEFT_SEVERITY_ERROR, .status = (uint8_t)-HEFT_CORRUPT};
+    const heft__entry *entry = heft__archive_entry(archive, id, &fault.file);
+    const heft__listing *listing = archive->files[fault.file];
+    heft__archive_entry(archive, first_id, &fault.other);
+    fault.entry = (uint32_t)(entry - listing->entries);
+    fault.offset = listing->data_start + entry->begin;
     heft__report_add(archive->warnings, fault);
 }
 
-/* Names of all visible entries under one index. Fillers that are shown may share names: they number themselves per
- * file. */
-static bool union_index(heft_archive *archive) {
-    if (!heft__hash_index_init(&archive->index, &archive->alloc, archive->ntensors)) return false;
+/* Numbers the visible entries. */
+static bool union_number(heft_archive *archive) {
     archive->tensors = heft__alloc(&archive->alloc, archive->ntensors * sizeof *archive->tensors);
     if (!archive->tensors) return false;
-    uint64_t id = 0;
+    heft__ref *next = archive->tensors;
     for (uint32_t file = 0; file < archive->nfiles; file++) {
         const heft__listing *listing = archive->files[file];
-        for (uint64_t i = 0; i < listing->nentries; i++) {
-            const heft__entry *entry = &listing->entries[i];
-            if (entry->flags & (HEFT__ENTRY_HIDDEN | HEFT__ENTRY_DROPPED)) continue;
-            archive->tensors[id] = (heft__ref){file, (uint32_t)i};
-            uint64_t known =
-                archive->nfiles > 1 ? heft__archive_lookup(archive, entry->name, entry->name_len) : HEFT_NONE;
-            if (known == HEFT_NONE) {
-                uint32_t hash = heft__hash_name(&archive->index, entry->name, entry->name_len);
-                if (!heft__hash_add(&archive->index, hash, (uint32_t)id)) return false;
-            } else if (!(entry->flags & HEFT__ENTRY_FILLER)) {
-                union_add_shared(archive, file, (uint32_t)i, known);
-            }
-            id++;
-        }
+        for (uint64_t i = 0; i < listing->nentries; i++)
+            if (!(listing->entries[i].flags & (HEFT__ENTRY_HIDDEN | HEFT__ENTRY_DROPPED)))
+                *next++ = (heft__ref){file, (uint32_t)i};
     }
     return true;
 }
 
-static bool union_fill(heft_archive *archive, const heft__union_input *input) {
+/* Puts tensor `id` under its hash. Fillers that are shown may share names: they number themselves file by file. */
+static bool union_add(heft_archive *archive, uint64_t id, uint32_t hash) {
+    uint32_t file;
+    const heft__entry *entry = heft__archive_entry(archive, id, &file);
+    uint64_t known = union_find(archive, hash, entry->name, entry->name_len);
+    if (known == HEFT_NONE) return heft__hash_add(&archive->index, hash, (uint32_t)id);
+    if (!(entry->flags & HEFT__ENTRY_FILLER)) union_add_shared(archive, id, known);
+    return true;
+}
+
+/* Names of all visible entries in one table. It is larger than the caches, so the slots of a batch of names are asked
+ * for before the first of them is needed. */
+static bool union_index(heft_archive *archive) {
+    enum { BATCH = 32 };
+    if (!heft__hash_index_init(&archive->index, &archive->alloc, archive->ntensors)) return false;
+    for (uint64_t from = 0; from < archive->ntensors; from += BATCH) {
+        uint32_t hashes[BATCH], file;
+        uint64_t n = archive->ntensors - from < BATCH ? archive->ntensors - from : BATCH;
+        for (uint64_t i = 0; i < n; i++) {
+            const heft__entry *entry = heft__archive_entry(archive, from + i, &file);
+            hashes[i] = heft__hash_name(&archive->index, entry->name, entry->name_len);
+            __builtin_prefetch(&archive->index.slots[heft__hash_start(&archive->index, hashes[i])], 1);
+        }
+        for (uint64_t i = 0; i < n; i++)
+            if (!union_add(archive, from + i, hashes[i])) return false;
+    }
+    return true;
+}
+
+/* The index that named the tensors has made such a table already: only the numbers in it are others. */
+static bool union_take_names(heft_archive *archive, heft__hash_index *names) {
+    uint64_t nbytes = archive->ntensors * sizeof(uint32_t);
+    uint32_t *ids = heft__alloc(&archive->alloc, nbytes), file;
+    if (!ids) return false;
+    for (uint64_t id = 0; id < archive->ntensors; id++)
+        ids[heft__archive_entry(archive, id, &file)->hash] = (uint32_t)id;
+    for (uint64_t i = 0; names->slots && i <= names->mask; i++) {
+        uint64_t slot = names->slots[i];
+        if (slot) names->slots[i] = (slot >> 32) << 32 | ((uint64_t)ids[(uint32_t)slot - 1] + 1);
+    }
+    heft__free(&archive->alloc, ids, nbytes);
+    archive->index = *names;
+    memset(names, 0, sizeof *names);
+    return true;
+}
+
+static bool union_fill(heft_archive *archive, heft__union_input *input) {
     const heft_allocator *alloc = &archive->alloc;
     archive->path = heft__strdup_len(alloc, input->path, strlen(input->path));
     archive->resolution = heft__strdup_len(alloc, input->resolution, strlen(input->resolution));
@@ -142,10 +176,12 @@ static bool union_fill(heft_archive *archive, const heft__union_input *input) {
     if (!archive->mappings) return false;
     for (uint32_t i = 0; i < archive->nfiles; i++) atomic_init(&archive->mappings[i], NULL);
     heft__listing *only = archive->nfiles == 1 ? archive->files[0] : NULL;
+    if (input->names && input->names->count != archive->ntensors) input->names = NULL;
     if (only && only->nvisible == only->nentries && only->names.count == only->nentries) {
         archive->index = only->names; /* the listing's own index counts entries as the archive counts tensors */
         memset(&only->names, 0, sizeof only->names);
-    } else if (!union_index(archive)) {
+    } else if (!union_number(archive) ||
+               !(input->names ? union_take_names(archive, input->names) : union_index(archive))) {
         return false;
     }
     return heft__archive_merge_metadata(archive) && !archive->warnings->failed;

@@ -53,6 +53,7 @@ typedef struct heft__index {
     uint64_t text_nbytes;
     heft__index_item *items; /* weight_map in file order */
     uint64_t nitems, items_capacity;
+    heft__hash_index names; /* number = item */
     const char **shards; /* distinct shard names, NUL-terminated, in order of first use */
     uint32_t nshards;
     uint32_t shards_capacity;

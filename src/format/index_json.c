@@ -137,35 +137,34 @@ static bool index_plain_pair(index_scan *scan) {
     return true;
 }
 
-/* Refuses a name that stands twice. The table is larger than the caches, so the slots of a batch of names are asked for
+/* Makes the table of names and refuses a name that stands twice. The table is larger than the caches, so the slots of a batch of names are asked for
  * before the first of them is needed. */
 static heft_status index_check_names(index_scan *scan) {
     heft__index *index = scan->index;
-    heft__hash_index names;
+    heft__hash_index *names = &index->names;
     heft_status status = HEFT_OK;
-    if (!heft__hash_index_init(&names, &index->alloc, index->nitems))
+    if (!heft__hash_index_init(names, &index->alloc, index->nitems))
         return heft__fail_memory(scan->err, index->nitems * 8);
     for (uint64_t from = 0; from < index->nitems && !status; from += INDEX_BATCH) {
         uint32_t hashes[INDEX_BATCH], number;
         uint64_t n = index->nitems - from < INDEX_BATCH ? index->nitems - from : INDEX_BATCH;
         for (uint64_t i = 0; i < n; i++) {
-            hashes[i] = heft__hash_name(&names, index->items[from + i].name, index->items[from + i].name_len);
-            __builtin_prefetch(&names.slots[heft__hash_start(&names, hashes[i])], 1);
+            hashes[i] = heft__hash_name(names, index->items[from + i].name, index->items[from + i].name_len);
+            __builtin_prefetch(&names->slots[heft__hash_start(names, hashes[i])], 1);
         }
         for (uint64_t i = 0; i < n && !status; i++) {
             const heft__index_item *item = &index->items[from + i];
-            for (uint64_t at = heft__hash_start(&names, hashes[i]); heft__hash_next(&names, hashes[i], &at, &number);) {
+            for (uint64_t at = heft__hash_start(names, hashes[i]); heft__hash_next(names, hashes[i], &at, &number);) {
                 const heft__index_item *other = &index->items[number];
                 if (other->name_len != item->name_len || memcmp(other->name, item->name, item->name_len) != 0) continue;
                 status = index_fail_name(scan, item, (uint64_t)(item->name - index->text) - 1,
                                          (uint64_t)(other->name - index->text) - 1);
                 break;
             }
-            if (!status && !heft__hash_add(&names, hashes[i], (uint32_t)(from + i)))
+            if (!status && !heft__hash_add(names, hashes[i], (uint32_t)(from + i)))
                 status = heft__fail_memory(scan->err, index->nitems * 8);
         }
     }
-    heft__hash_index_free(&names);
     return status;
 }
 
@@ -288,5 +287,6 @@ void heft__index_free(heft__index *index) {
     if (index->text) heft__free(alloc, index->text, index->text_nbytes + INDEX_SLACK);
     heft__free(alloc, index->items, index->items_capacity * sizeof *index->items);
     heft__free(alloc, index->shards, index->shards_capacity * sizeof *index->shards);
+    heft__hash_index_free(&index->names);
     memset(index, 0, sizeof *index);
 }

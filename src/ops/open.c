@@ -90,6 +90,13 @@ static void open_free_listings(const heft_allocator *alloc, heft__listing **list
     heft__free(alloc, listings, n * sizeof *listings);
 }
 
+/* How many workers share `n` pieces of work. */
+static uint32_t open_workers(const heft__open_job *job, uint64_t n) {
+    if (n < 2) return 1;
+    uint32_t workers = job->options.workers ? job->options.workers : heft__default_workers();
+    return workers < n ? workers : (uint32_t)n;
+}
+
 static heft_status open_scan_all(const heft__resolution *r, const heft__open_job *job, heft__listing ***out,
                                  uint32_t *n, heft_error *err) {
     const heft_open_options *o = &job->options;
@@ -99,8 +106,7 @@ static heft_status open_scan_all(const heft__resolution *r, const heft__open_job
                                         .list_unknown_dtypes = o->list_unknown_dtypes,
                                         .collect = job->collect};
     atomic_init(&scan.cursor, 0);
-    uint32_t workers = scan.nfiles < 2 ? 1 : o->workers ? o->workers : heft__default_workers();
-    if (workers > scan.nfiles) workers = scan.nfiles ? scan.nfiles : 1;
+    uint32_t workers = open_workers(job, scan.nfiles);
     uint64_t nbytes = (uint64_t)scan.nfiles * sizeof *scan.listings;
     scan.listings = heft__alloc_zero(&job->alloc, nbytes);
     scan.failures = heft__alloc(&job->alloc, workers * sizeof *scan.failures);
@@ -127,22 +133,61 @@ static heft_status open_scan_all(const heft__resolution *r, const heft__open_job
 
 /* ---- the index and the shards ---- */
 
-/* Marks what the index names for each shard, and reports what it names in vain. Each name is looked up once. */
-static void open_apply_index(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n) {
-    bool exact = job->options.index == HEFT_INDEX_EXACT;
-    bool lenient = job->options.lenient & HEFT_LENIENT_INDEX_MISMATCH;
-    for (uint32_t i = 0; exact && i < n; i++)
-        for (uint64_t e = 0; e < listings[i]->nentries; e++) listings[i]->entries[e].flags |= HEFT__ENTRY_HIDDEN;
-    for (uint64_t i = 0; i < r->index->nitems; i++) {
-        const heft__index_item *item = &r->index->items[i];
-        uint32_t file = r->shard_files[item->shard];
-        if (file == UINT32_MAX || listings[file]->fatal) continue; /* reported already */
-        uint32_t number = heft__listing_find(listings[file], item->name, item->name_len);
-        if (number != UINT32_MAX) {
-            heft__entry *entry = &listings[file]->entries[number];
+/* The index applied to the shards, by several workers: each item has an entry of its own, so they write side by side.
+ */
+typedef struct open_index {
+    const heft__resolution *resolution;
+    heft__listing **listings;
+    _Atomic uint64_t cursor, nmissed;
+} open_index;
+
+/* The entry that item `i` names, or NULL. *file is UINT32_MAX where nothing can be said: the shard is missing, or its
+ * listing ended early, which has been reported. */
+static heft__entry *open_item_entry(const heft__resolution *r, heft__listing **listings, uint64_t i, uint32_t *file) {
+    const heft__index_item *item = &r->index->items[i];
+    *file = r->shard_files[item->shard];
+    if (*file == UINT32_MAX) return NULL;
+    heft__listing *listing = listings[*file];
+    if (listing->fatal) *file = UINT32_MAX;
+    uint32_t number = listing->fatal ? UINT32_MAX : heft__listing_find(listing, item->name, item->name_len);
+    return number == UINT32_MAX ? NULL : &listing->entries[number];
+}
+
+static void open_index_work(void *ctx, uint32_t worker) {
+    enum { BLOCK = 4096 };
+    open_index *work = ctx;
+    uint64_t nitems = work->resolution->index->nitems, missed = 0;
+    (void)worker;
+    for (;;) {
+        uint64_t i = atomic_fetch_add_explicit(&work->cursor, BLOCK, memory_order_relaxed), end = i + BLOCK;
+        if (i >= nitems) break;
+        for (; i < end && i < nitems; i++) {
+            uint32_t file;
+            heft__entry *entry = open_item_entry(work->resolution, work->listings, i, &file);
+            if (!entry) {
+                missed++;
+                continue;
+            }
             entry->flags = (uint8_t)((entry->flags & ~HEFT__ENTRY_HIDDEN) | HEFT__ENTRY_INDEXED);
-            continue;
+            entry->hash = (uint32_t)i;
         }
+    }
+    atomic_fetch_add_explicit(&work->nmissed, missed, memory_order_relaxed);
+}
+
+/* Marks what the index names for each shard, and reports what it names in vain. Returns whether all of it is there. */
+static bool open_apply_index(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n) {
+    bool lenient = job->options.lenient & HEFT_LENIENT_INDEX_MISMATCH;
+    for (uint32_t i = 0; job->options.index == HEFT_INDEX_EXACT && i < n; i++)
+        for (uint64_t e = 0; e < listings[i]->nentries; e++) listings[i]->entries[e].flags |= HEFT__ENTRY_HIDDEN;
+    open_index work = {.resolution = r, .listings = listings};
+    atomic_init(&work.cursor, 0);
+    atomic_init(&work.nmissed, 0);
+    heft__parallel(open_workers(job, r->index->nitems / 8192), open_index_work, &work);
+    if (!atomic_load_explicit(&work.nmissed, memory_order_relaxed)) return true;
+    for (uint64_t i = 0; i < r->index->nitems; i++) {
+        uint32_t file;
+        if (open_item_entry(r, listings, i, &file) || file == UINT32_MAX) continue;
         heft__fault fault = {.kind = HEFT_FAULT_INDEX_MISMATCH,
                              .status = (uint8_t)-HEFT_CORRUPT,
                              .file = file,
@@ -150,35 +195,28 @@ static void open_apply_index(heft__resolution *r, const heft__open_job *job, hef
                              .entry = UINT32_MAX,
                              .other = UINT32_MAX,
                              .offset = HEFT_NONE};
-        fault.value = heft__report_text(r->report, item->name, item->name_len);
+        fault.value = heft__report_text(r->report, r->index->items[i].name, r->index->items[i].name_len);
         heft__report_add(r->report, fault);
-        r->incomplete = true;
     }
+    r->incomplete = true;
+    return false;
 }
 
-/* Under HEFT_INDEX_PREFER: what the index names for one shard is hidden in the others. False: out of memory. */
-static bool open_prefer_index(heft__resolution *r, heft__listing **listings, uint32_t n) {
-    heft__hash_index names;
-    bool ok = heft__hash_index_init(&names, &r->alloc, r->index->nitems);
-    for (uint64_t i = 0; ok && i < r->index->nitems; i++) {
-        const heft__index_item *item = &r->index->items[i];
-        ok = i < UINT32_MAX - 1 &&
-             heft__hash_add(&names, heft__hash_name(&names, item->name, item->name_len), (uint32_t)i);
-    }
-    for (uint32_t file = 0; ok && file < n; file++) {
+/* Under HEFT_INDEX_PREFER: what the index names for one shard is hidden in the others. */
+static void open_prefer_index(const heft__index *index, heft__listing **listings, uint32_t n) {
+    for (uint32_t file = 0; file < n; file++) {
         for (uint64_t e = 0; e < listings[file]->nentries; e++) {
             heft__entry *entry = &listings[file]->entries[e];
             if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER)) continue;
-            uint32_t hash = heft__hash_name(&names, entry->name, entry->name_len), number;
-            for (uint64_t cursor = heft__hash_start(&names, hash); heft__hash_next(&names, hash, &cursor, &number);) {
-                const heft__index_item *item = &r->index->items[number];
+            uint32_t hash = heft__hash_name(&index->names, entry->name, entry->name_len), number;
+            for (uint64_t at = heft__hash_start(&index->names, hash);
+                 heft__hash_next(&index->names, hash, &at, &number);) {
+                const heft__index_item *item = &index->items[number];
                 if (item->name_len == entry->name_len && memcmp(item->name, entry->name, item->name_len) == 0)
                     entry->flags |= HEFT__ENTRY_HIDDEN;
             }
         }
     }
-    heft__hash_index_free(&names);
-    return ok;
 }
 
 /* Warns of a total_size that is not the sum of the tensors that the index names, if all of them are there. */
@@ -230,21 +268,18 @@ static void open_report_unindexed(const heft_archive *archive) {
 
 static heft_status open_set(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n,
                             heft_archive **out, heft_error *err) {
-    bool ok = true;
+    bool all = false;
     if (r->index) {
-        open_apply_index(r, job, listings, n);
-        if (job->options.index == HEFT_INDEX_PREFER) ok = open_prefer_index(r, listings, n);
+        all = open_apply_index(r, job, listings, n);
+        if (job->options.index == HEFT_INDEX_PREFER) open_prefer_index(r->index, listings, n);
         open_check_total(r, listings, n);
-    }
-    if (!ok) {
-        open_free_listings(&job->alloc, listings, n);
-        return heft__fail_memory(err, HEFT_NONE);
     }
     heft__union_input input = {.listings = listings,
                                .nlistings = n,
                                .path = r->path,
                                .resolution = r->how,
                                .index_path = r->index ? r->index_path : NULL,
+                               .names = all && job->options.index == HEFT_INDEX_EXACT ? &r->index->names : NULL,
                                .report = r->report,
                                .show_fillers = job->options.show_fillers};
     r->report = NULL;
