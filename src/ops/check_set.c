@@ -135,6 +135,7 @@ static void check_orphans(const heft__resolution *r, heft_report *report) {
     for (uint64_t i = 0; i < r->nentries; i++) {
         const heft__directory_entry *entry = &r->entries[i];
         if (!heft__is_tensor_file(entry) || check_is_of_set(r, entry->name)) continue;
+        if (r->shadowed && strcmp(r->shadowed, entry->name) == 0) continue; /* a warning says so already */
         bool named = false; /* a dangling link that the index names is a missing shard, not an orphan */
         for (uint32_t s = 0; entry->kind == HEFT__FILE_DANGLING && s < r->index->nshards; s++)
             named = named || strcmp(r->index->shards[s], entry->name) == 0;

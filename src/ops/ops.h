@@ -33,6 +33,7 @@ typedef struct heft__resolution {
     const char *index_path;  /* NULL: no index */
     heft__index *index;      /* NULL: no index; freed with the resolution */
     uint32_t *shard_files;   /* of each shard of the index its number in `names`, UINT32_MAX: it is missing */
+    const char *shadowed;    /* a whole model beside the index, NULL: none */
     const char **names;      /* files in order; under an index its shards that are there, by bytes */
     uint32_t nnames;
     bool incomplete;     /* a shard is missing */

@@ -277,6 +277,7 @@ static heft_status resolve_shards(const resolve_job *job) {
     }
     const char *whole = resolve_whole_model(job);
     if (r->incomplete && !lenient && !job->open->collect) return resolve_fail_missing(job, whole);
+    r->shadowed = whole;
     if (whole) {
         char text[400], name[260];
         heft__escape(name, sizeof name, whole, strlen(whole));
