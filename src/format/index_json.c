@@ -137,8 +137,8 @@ static bool index_plain_pair(index_scan *scan) {
     return true;
 }
 
-/* Makes the table of names and refuses a name that stands twice. The table is larger than the caches, so the slots of a batch of names are asked for
- * before the first of them is needed. */
+/* Makes the table of names and refuses a name that stands twice. The table is larger than the caches, so the slots of a
+ * batch of names are asked for before the first of them is needed. */
 static heft_status index_check_names(index_scan *scan) {
     heft__index *index = scan->index;
     heft__hash_index *names = &index->names;
