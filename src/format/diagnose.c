@@ -291,6 +291,8 @@ static bool diagnose_length(const diagnose_file *f) {
     bool inside = err->fault == HEFT_FAULT_UTF8 || err->fault == HEFT_FAULT_JSON_SYNTAX;
     uint64_t look = (inside ? n : 0) + DIAGNOSE_LOOK;
     uint64_t padded = 0, end = diagnose_json_end(f, look < present ? look : present, &padded);
+    bool cut_in_padding = padded == present && (padded > end || n - end < 8);
+    if (err->fault == HEFT_FAULT_TRUNCATED && cut_in_padding) return false;
     if (end == 0 || (end <= n && n <= padded) || (inside && end <= n && 8 + end > at)) return false;
     if (err->fault == HEFT_FAULT_JSON_SYNTAX && end <= n) { /* something readable follows: garbage as well as data */
         char c = 0;

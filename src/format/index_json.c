@@ -23,6 +23,7 @@ typedef struct index_scan {
     const char *last;        /* the text of the last shard, if it needs no unescaping; else NULL */
     uint32_t last_len, last_shard;
     bool has_map;
+    bool out_of_memory; /* met where only true and false are said */
 } index_scan;
 
 /* ---- failures -----------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ static bool index_plain_pair(index_scan *scan) {
     p = index_skip_blanks(p + 1);
     if (*p != '"' || json->len - (size_t)(p + 1 - json->text) <= scan->last_len) return false;
     if (memcmp(p + 1, scan->last, scan->last_len) != 0 || p[1 + scan->last_len] != '"') return false;
-    if (!index_append(scan, json->text + start, quote - start, scan->last_shard)) return false;
+    if (!index_append(scan, json->text + start, quote - start, scan->last_shard)) return !(scan->out_of_memory = true);
     scan->index->text[quote] = 0;
     json->pos = (size_t)(p - json->text) + scan->last_len + 2;
     return true;
@@ -179,6 +180,7 @@ static heft_status index_read_map(index_scan *scan, const heft__json_token *key)
         return index_fail_token(scan, &token, "weight_map: expected an object, found ");
     for (;;) {
         while (index_plain_pair(scan)) continue;
+        if (scan->out_of_memory) return heft__fail_memory(scan->err, sizeof(heft__index_item));
         if (heft__json_next(&scan->json, &token) != HEFT__JSON_KEY) break;
         if (heft__json_next(&scan->json, &value) != HEFT__JSON_STRING)
             return index_fail_token(scan, &value, "a value of weight_map: expected the name of a file, found ");
