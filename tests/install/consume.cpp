@@ -22,8 +22,8 @@ int main(int argc, char **argv) {
         std::puts(err.message);
         return 1;
     }
-    std::int64_t sum = 0;
-    for (std::uint64_t i = 0; i < heft_view_nelems(&view); i++) sum += heft_dtype_get(view.dtype, bytes.data, i).i;
+    int64_t sum = 0;
+    for (uint64_t i = 0; i < heft_view_nelems(&view); i++) sum += heft_dtype_get(view.dtype, bytes.data, i).i;
     heft_buffer_release(&bytes);
     std::printf("%lld\n", static_cast<long long>(sum));
 }
