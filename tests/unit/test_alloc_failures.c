@@ -168,7 +168,7 @@ static heft_status job_borrow(const heft_allocator *alloc, heft_error *err) {
     heft_view view;
     heft_buffer buffer = {0};
     heft_status status = heft_archive_open(single, &options, &archive, err);
-    if (status == HEFT_OK) status = heft_view_named(archive, "f", SIZE_MAX, &view, err);
+    if (status == HEFT_OK) status = heft_view_named(archive, "u", SIZE_MAX, &view, err); /* bytes: on any host */
     if (status == HEFT_OK) {
         status = heft_borrow(&view, 0, &buffer, err);
         assert_int_equal(status == HEFT_OK, buffer.data != NULL);

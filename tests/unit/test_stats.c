@@ -8,6 +8,19 @@
 
 #include <math.h>
 
+/* Files are little-endian: turns components around on a big-endian host, either way. */
+static void swap_components(heft_dtype dtype, void *data, uint64_t nbytes) {
+    uint64_t width = heft_dtype_component_bits(dtype) / 8;
+    uint8_t *bytes = data;
+    if (!(heft_features() & HEFT_FEATURE_BIG_ENDIAN) || width < 2) return;
+    for (uint64_t at = 0; at < nbytes; at += width)
+        for (uint64_t i = 0; i < width / 2; i++) {
+            uint8_t byte = bytes[at + i];
+            bytes[at + i] = bytes[at + width - 1 - i];
+            bytes[at + width - 1 - i] = byte;
+        }
+}
+
 /* A two-pass computation over all elements of a view, gathered one by one. */
 static heft_stats naive_stats(const heft_view *view, const uint8_t *source) {
     uint64_t n = heft_view_nelems(view), finite = 0;
@@ -92,7 +105,7 @@ static void every_dtype_and_many_views(void **state) {
         }
         made_archive made;
         made_archive_init(&made, source, &tensor, 1);
-        for (int i = 0; i < 40; i++) {
+        for (uint64_t i = 0; i < test_count(40); i++) {
             heft_view view = i ? random_view(&made, 0, &seed) : made_view(&made, 0);
             heft_stats mine = stats_of(&view, 1, NULL), expected = naive_stats(&view, data);
             assert_stats(&mine, &expected);
@@ -113,6 +126,7 @@ static void pieces_are_merged_alike_by_any_workers(void **state) {
         data[i] = r % 1000 == 0 ? 0 : r % 1000 == 1 ? NAN : r % 1000 == 2 ? INFINITY : 1000.0f + (float)(r >> 40) / 16777216.0f;
     }
     test_host_order(HEFT_F32, data, nbytes);
+    swap_components(HEFT_F32, data, nbytes);
     heft_source *source;
     assert_int_equal(heft_source_open_memory(data, nbytes, NULL, NULL, NULL, &source, NULL), HEFT_OK);
     made_tensor tensor = {.dtype = HEFT_F32, .begin = 0, .end = nbytes, .rank = 2, .shape = {rows, columns}};
@@ -148,7 +162,7 @@ static int cancel_after(void *ctx, uint64_t done, uint64_t total) {
 static void failures_and_bounds(void **state) {
     (void)state;
     if (test_skip_emulated("270 MiB of values take minutes")) return;
-    const uint64_t nbytes = UINT64_C(270) << 20; /* more than two rounds of pieces */
+    const uint64_t nbytes = UINT64_C(135) << 20; /* more than a round of pieces */
     test_bytes bytes = {.data = calloc(1, nbytes), .nbytes = nbytes};
     heft_source *source = test_source(&bytes);
     made_tensor tensor = {.dtype = HEFT_U8, .begin = 0, .end = nbytes, .rank = 1, .shape = {nbytes}};
@@ -157,7 +171,7 @@ static void failures_and_bounds(void **state) {
     heft_view view = made_view(&made, 0), small;
     heft_stats stats;
     heft_error err;
-    uint64_t ticks[2] = {2, 0};
+    uint64_t ticks[2] = {1, 0};
     heft_read_options options = {.struct_size = sizeof options, .workers = 2, .progress = cancel_after, .progress_ctx = ticks};
     assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, &err), HEFT_CANCELLED);
     assert_int_equal(stats.count, 0);
@@ -184,7 +198,7 @@ static void failures_and_bounds(void **state) {
     assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_IO);
     assert_int_equal(t.live_blocks, 0);
     bytes.fail_call = 0;
-    assert_int_equal(heft_view_index_text(&view, "::2700000", SIZE_MAX, &small, NULL), HEFT_OK);
+    assert_int_equal(heft_view_index_text(&view, "::1350000", SIZE_MAX, &small, NULL), HEFT_OK);
     for (uint64_t k = 1;; k++) {
         test_allocator_init(&t, k);
         heft_status status = heft_view_stats(&small, &options, &stats, NULL, &err);
