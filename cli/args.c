@@ -1,0 +1,244 @@
+/* cli: the table of options, and how a command line becomes cli_args. */
+#include "args.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGS_AT(member) offsetof(cli_args, member)
+
+/* In the order in which help shows them. */
+const cli_option cli_option_table[] = {
+    {"long", 'l', ARG_FLAG, ARGS_AT(long_rows), CLI_LS, NULL, NULL, "add offset, alignment and file"},
+    {"sort", 0, ARG_TEXT, ARGS_AT(sort), CLI_LS, "KEY[,KEY]", NULL, "name, size (largest first), offset, dtype"},
+    {"reverse", 'r', ARG_FLAG, ARGS_AT(reverse), CLI_LS, NULL, NULL, "the other way round"},
+    {"order", 0, ARG_CHOICE, ARGS_AT(order), CLI_LS, "ORDER", "natural,bytes,file",
+     "natural (layers.2 before layers.10), bytes, file"},
+    {"fold", 0, ARG_FLAG, ARGS_AT(fold), CLI_LS, NULL, NULL, "one line for numbered tensors of one form"},
+    {"tree", 0, ARG_FLAG, ARGS_AT(tree), CLI_LS, NULL, NULL, "bytes and parameters summed up by name segment"},
+    {"depth", 0, ARG_NUMBER, ARGS_AT(depth), CLI_LS, "N", NULL, "levels of the tree"},
+    {"expand", 0, ARG_FLAG, ARGS_AT(expand), CLI_LS, NULL, NULL, "do not fold numbered branches of the tree"},
+    {"models", 0, ARG_FLAG, ARGS_AT(models), CLI_LS, NULL, NULL, "one row for each PATH"},
+    {"names", '1', ARG_FLAG, ARGS_AT(names_only), CLI_LS, NULL, NULL, "names only"},
+    {"bytes", 'b', ARG_FLAG, ARGS_AT(bytes), CLI_LS, NULL, NULL, "sizes and counts as exact numbers"},
+    {"kinds", 0, ARG_TEXT, ARGS_AT(kinds), CLI_INFO, "FILE", NULL, "rules for kinds of model, asked before heft's own"},
+    {"stats", 0, ARG_FLAG, ARGS_AT(stats), CLI_SHOW, NULL, NULL, "statistics of the values instead of the values"},
+    {"name", 'n', ARG_TEXT, ARGS_AT(name), CLI_SHOW, "NAME", NULL, "the tensor's exact name"},
+    {"index", 'i', ARG_TEXT, ARGS_AT(index), CLI_SHOW, "INDEX", NULL, "what to take of it: \"0:4, ::2, -1, ..., None\""},
+    {"output", 'o', ARG_TEXT, ARGS_AT(output), CLI_SHOW, "FILE", NULL, "write the values to a file, - for standard output"},
+    {"format", 0, ARG_CHOICE, ARGS_AT(format), CLI_SHOW, "FORMAT", "unset,raw,json",
+     "of the output: raw (little-endian) or json"},
+    {"force", 'f', ARG_FLAG, ARGS_AT(force), CLI_SHOW, NULL, NULL, "replace an existing output file"},
+    {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_SHOW, NULL, NULL, "say what was read, and whether a view needs a copy"},
+    {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_CHECK, NULL, NULL, "account for every byte"},
+    {"json", 0, ARG_FLAG, ARGS_AT(json), CLI_ALL, NULL, NULL, "JSON, see docs/json.md"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LS | CLI_INFO, NULL, NULL, "no warnings"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_SHOW, NULL, NULL, "no warnings, and the values without their title"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_CHECK, NULL, NULL, "the verdicts only"},
+    {"strict", 0, ARG_FLAG, ARGS_AT(strict), CLI_ALL, NULL, NULL, "warnings are errors"},
+    {"lenient", 0, ARG_OPTIONAL, ARGS_AT(lenient), CLI_ALL, "WORD,...", NULL,
+     "admit deviations from the format with a warning: all,\nor of duplicate-name, array-entry, object-dtype,\n"
+     "reserved-name, trailing-bytes, hole, nul-padding,\nmissing-shard, index-mismatch"},
+    {"index-mode", 0, ARG_CHOICE, ARGS_AT(index_mode), CLI_ALL, "MODE", "exact,prefer,ignore",
+     "exact: only what the index names; prefer: all tensors;\nignore: no index"},
+    {"variant", 0, ARG_TEXT, ARGS_AT(variant), CLI_ALL, "WORD", NULL, "fp16 opens model.fp16.safetensors of a directory"},
+    {"links", 0, ARG_CHOICE, ARGS_AT(links), CLI_ALL, "WHERE", "follow,beneath", "where links of a directory may lead"},
+    {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_ALL, "SIZE", NULL, "longest header to read (100,000,000 bytes)"},
+    {"fillers", 0, ARG_FLAG, ARGS_AT(show_fillers), CLI_LS | CLI_INFO, NULL, NULL, "show alignment fillers"},
+    {"unknown-dtypes", 0, ARG_FLAG, ARGS_AT(unknown_dtypes), CLI_LS | CLI_INFO, NULL, NULL,
+     "list tensors of unknown dtype as opaque bytes"},
+    {"stdin-limit", 0, ARG_SIZE, ARGS_AT(stdin_limit), CLI_ALL, "SIZE", NULL,
+     "most that PATH - reads of a pipe (a quarter of free memory)"},
+    {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_ALL, "N", NULL, "threads (up to 4)"},
+    {"help", 'h', ARG_FLAG, ARGS_AT(help), CLI_ALL, NULL, NULL, "this text"},
+    {NULL, 0, ARG_FLAG, 0, 0, NULL, NULL, NULL},
+};
+
+static const struct {
+    const char *word;
+    uint32_t bit;
+} args_lenient[] = {
+    {"duplicate-name", HEFT_LENIENT_DUPLICATE_NAME}, {"array-entry", HEFT_LENIENT_ARRAY_ENTRY},
+    {"object-dtype", HEFT_LENIENT_OBJECT_DTYPE},     {"reserved-name", HEFT_LENIENT_RESERVED_NAME},
+    {"trailing-bytes", HEFT_LENIENT_TRAILING_BYTES}, {"hole", HEFT_LENIENT_HOLE},
+    {"nul-padding", HEFT_LENIENT_NUL_PADDING},       {"missing-shard", HEFT_LENIENT_MISSING_SHARD},
+    {"index-mismatch", HEFT_LENIENT_INDEX_MISMATCH}, {"all", HEFT_LENIENT_ALL},
+};
+
+static bool args_number(const char *text, const char **end, uint64_t *out) {
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (value > (UINT64_MAX - digit) / 10) return false;
+        value = value * 10 + digit;
+    }
+    *end = at;
+    *out = value;
+    return at != text;
+}
+
+bool cli_parse_size(const char *text, uint64_t *out) {
+    static const char units[] = "KMGT";
+    const char *end;
+    uint64_t value;
+    if (!args_number(text, &end, &value)) return false;
+    uint32_t shift = 0;
+    if (*end) {
+        char upper = (char)(*end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end);
+        const char *unit = strchr(units, upper);
+        if (unit) {
+            shift = 10 * (uint32_t)(unit - units + 1);
+            end++;
+            if (*end == 'i') end++;
+        }
+        if (*end == 'B' || *end == 'b') end++;
+    }
+    if (*end || value > (UINT64_MAX >> shift)) return false;
+    *out = value << shift;
+    return true;
+}
+
+/* The number of `word` among the comma-separated `choices`, or UINT32_MAX. */
+static uint32_t args_choice(const char *choices, const char *word) {
+    uint32_t number = 0;
+    size_t len = strlen(word);
+    for (const char *at = choices;; number++) {
+        size_t n = strcspn(at, ",");
+        if (n == len && memcmp(at, word, n) == 0) return number;
+        if (!at[n]) return UINT32_MAX;
+        at += n + 1;
+    }
+}
+
+static bool args_set(const cli_command *command, const cli_option *option, const char *value, cli_args *args) {
+    char *at = (char *)args + option->at;
+    const char *end;
+    uint64_t number = 0;
+    uint32_t choice;
+    switch (option->kind) {
+    case ARG_FLAG: *(bool *)at = true; return true;
+    case ARG_TEXT: *(const char **)at = value; return true;
+    case ARG_OPTIONAL: *(const char **)at = value ? value : ""; return true;
+    case ARG_NUMBER:
+        if (!args_number(value, &end, &number) || *end || number == 0 || number > UINT32_MAX) break;
+        *(uint64_t *)at = number;
+        return true;
+    case ARG_SIZE:
+        if (!cli_parse_size(value, &number) || number == 0) break;
+        *(uint64_t *)at = number;
+        return true;
+    case ARG_CHOICE:
+        choice = args_choice(option->choices, value);
+        if (choice == UINT32_MAX || strcmp(value, "unset") == 0) break;
+        *(uint32_t *)at = choice;
+        return true;
+    }
+    const char *choices = option->choices;
+    if (choices && strncmp(choices, "unset,", 6) == 0) choices += 6;
+    cli_usage_error(command->name, "--%s takes %s%s%s%s, not \"%s\"", option->name,
+                    option->kind == ARG_SIZE     ? "a size such as 64M"
+                    : option->kind == ARG_NUMBER ? "a whole number from 1"
+                                                 : "one of ",
+                    choices ? choices : "", "", "", value);
+    return false;
+}
+
+/* An option that the command does not have: says which one was meant, if one is near. */
+static bool args_unknown(const cli_command *command, const char *name, size_t len) {
+    const cli_option *best = NULL;
+    uint32_t near = 3;
+    for (const cli_option *o = cli_option_table; o->name; o++) {
+        uint32_t d = heft__edit_distance(name, len, o->name, strlen(o->name), 3);
+        if ((o->commands & command->bit) && d < near) {
+            near = d;
+            best = o;
+        }
+    }
+    if (best) cli_usage_error(command->name, "unknown option --%.*s; did you mean --%s?", (int)len, name, best->name);
+    else cli_usage_error(command->name, "unknown option --%.*s", (int)len, name);
+    return false;
+}
+
+static bool args_long(const cli_command *command, const char *text, int argc, char **argv, int *at, cli_args *args) {
+    size_t len = strcspn(text, "=");
+    const char *value = text[len] ? text + len + 1 : NULL;
+    for (const cli_option *o = cli_option_table; o->name; o++) {
+        if (!(o->commands & command->bit) || strlen(o->name) != len || memcmp(o->name, text, len) != 0) continue;
+        if (o->kind == ARG_FLAG && value) {
+            cli_usage_error(command->name, "--%s takes no value", o->name);
+            return false;
+        }
+        if (o->kind != ARG_FLAG && o->kind != ARG_OPTIONAL && !value) {
+            if (*at + 1 >= argc) {
+                cli_usage_error(command->name, "--%s needs a value", o->name);
+                return false;
+            }
+            value = argv[++*at];
+        }
+        return args_set(command, o, value, args);
+    }
+    return args_unknown(command, text, len);
+}
+
+/* A cluster of short options: "-lr", "-j4", "-o" "FILE". */
+static bool args_short(const cli_command *command, const char *text, int argc, char **argv, int *at, cli_args *args) {
+    for (; *text; text++) {
+        const cli_option *o = cli_option_table;
+        while (o->name && !(o->letter == *text && (o->commands & command->bit))) o++;
+        if (!o->name) {
+            cli_usage_error(command->name, "unknown option -%c", *text >= 0x20 && *text < 0x7F ? *text : '?');
+            return false;
+        }
+        const char *value = NULL;
+        if (o->kind != ARG_FLAG) {
+            value = text[1] ? text + 1 : NULL;
+            if (!value && *at + 1 < argc) value = argv[++*at];
+            if (!value) {
+                cli_usage_error(command->name, "-%c needs a value", *text);
+                return false;
+            }
+        }
+        if (!args_set(command, o, value, args)) return false;
+        if (value) break;
+    }
+    return true;
+}
+
+static bool args_lenient_bits(const cli_command *command, cli_args *args) {
+    if (!args->lenient) return true;
+    if (!*args->lenient) args->lenient_bits = HEFT_LENIENT_ALL;
+    for (const char *at = args->lenient; *at;) {
+        size_t n = strcspn(at, ","), i = 0, nwords = sizeof args_lenient / sizeof *args_lenient;
+        while (i < nwords && !(strlen(args_lenient[i].word) == n && memcmp(args_lenient[i].word, at, n) == 0)) i++;
+        if (i == nwords) {
+            cli_usage_error(command->name, "--lenient does not know \"%.*s\"", (int)n, at);
+            return false;
+        }
+        args->lenient_bits |= args_lenient[i].bit;
+        at += n + (at[n] == ',');
+    }
+    return true;
+}
+
+bool cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *args) {
+    bool options = true;
+    size_t n = 0;
+    memset(args, 0, sizeof *args);
+    for (int at = 0; at < argc; at++) {
+        const char *word = argv[at];
+        if (!options || word[0] != '-' || !word[1]) {
+            argv[n++] = argv[at];
+        } else if (strcmp(word, "--") == 0) {
+            options = false;
+        } else if (word[1] == '-') {
+            if (!args_long(command, word + 2, argc, argv, &at, args)) return false;
+        } else if (!args_short(command, word + 1, argc, argv, &at, args)) {
+            return false;
+        }
+    }
+    args->operands = (const char **)argv;
+    args->noperands = n;
+    return args_lenient_bits(command, args);
+}

@@ -1,0 +1,35 @@
+/* cli: one row of the table of options. */
+#ifndef HEFT_CLI_ARGS_H
+#define HEFT_CLI_ARGS_H
+
+#include "cli.h"
+
+#define CLI_LS UINT32_C(1)
+#define CLI_INFO UINT32_C(2)
+#define CLI_SHOW UINT32_C(4)
+#define CLI_CHECK UINT32_C(8)
+#define CLI_ALL (CLI_LS | CLI_INFO | CLI_SHOW | CLI_CHECK)
+
+typedef enum cli_option_kind {
+    ARG_FLAG,     /* bool */
+    ARG_TEXT,     /* const char * */
+    ARG_OPTIONAL, /* const char *, "" without a value, which only --name=value gives */
+    ARG_NUMBER,   /* uint64_t from 1 */
+    ARG_SIZE,     /* uint64_t from 1, with a unit */
+    ARG_CHOICE    /* uint32_t: place in `choices` */
+} cli_option_kind;
+
+typedef struct cli_option {
+    const char *name;
+    char letter; /* 0: none */
+    cli_option_kind kind;
+    size_t at;         /* offset in cli_args */
+    uint32_t commands; /* which have it */
+    const char *value; /* its name in the help */
+    const char *choices;
+    const char *help; /* lines */
+} cli_option;
+
+extern const cli_option cli_option_table[]; /* ends with a NULL name */
+
+#endif

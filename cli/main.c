@@ -1,0 +1,106 @@
+/* cli: the program: finds the command and runs it. */
+#include "args.h"
+#include "table.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+const cli_command cli_commands[] = {
+    {"ls", CLI_LS, cli_ls,
+     "heft ls [OPTIONS] PATH [GLOB ...]\n       heft ls --models [OPTIONS] PATH ...",
+     "list tensors: name, dtype, shape, size",
+     "  heft ls model.safetensors\n"
+     "  heft ls -l --sort size model.safetensors '*.weight'\n"
+     "  heft ls --tree --depth 3 model-directory\n"
+     "  heft ls --models models/*"},
+    {"info", CLI_INFO, cli_info, "heft info [OPTIONS] PATH ...",
+     "tell what a model is: kind, size, dtypes, alignment, metadata",
+     "  heft info model-directory\n"
+     "  heft info --json model.safetensors"},
+    {"show", CLI_SHOW, cli_show,
+     "heft show [OPTIONS] PATH 'NAME[INDEX]'\n       heft show [OPTIONS] PATH --name NAME [--index INDEX]",
+     "show values of a tensor or of a slice of it",
+     "  heft show model.safetensors 'embeddings.word_embeddings.weight[0:4, :8]'\n"
+     "  heft show --stats model.safetensors pooler.dense.bias\n"
+     "  heft show -o row.bin --format raw model.safetensors 'pooler.dense.weight[7]'"},
+    {"check", CLI_CHECK, cli_check, "heft check [OPTIONS] PATH ...",
+     "tell whether a model is whole and, if not, everything that is wrong",
+     "  heft check model.safetensors\n"
+     "  heft check -q models/*\n"
+     "  heft check --json model-directory"},
+    {NULL, 0, NULL, NULL, NULL, NULL},
+};
+
+static void main_version(void) {
+    static const struct {
+        uint64_t bit;
+        const char *word;
+    } features[] = {{HEFT_FEATURE_MAP, "map"},
+                    {HEFT_FEATURE_HUGE_PAGES, "huge-pages"},
+                    {HEFT_FEATURE_VECTOR_READ, "vector-read"},
+                    {HEFT_FEATURE_SIMD, "simd"},
+                    {HEFT_FEATURE_BIG_ENDIAN, "big-endian"}};
+    cli_text line = {0};
+    cli_text_format(&line, "heft %s", heft_version());
+    cli_print(&line);
+    cli_text_str(&line, "features:");
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (heft_features() & features[i].bit) cli_text_format(&line, " %s", features[i].word);
+    if (cli_table_fits_by_library()) cli_text_str(&line, " smartcols");
+    cli_print(&line);
+    cli_text_free(&line);
+}
+
+static const cli_command *main_find(const char *word) {
+    for (const cli_command *c = cli_commands; c->name; c++)
+        if (strcmp(c->name, word) == 0) return c;
+    return NULL;
+}
+
+static int main_unknown(const char *word) {
+    const cli_command *best = NULL;
+    uint32_t near = 3;
+    for (const cli_command *c = cli_commands; c->name; c++) {
+        uint32_t d = heft__edit_distance(word, strlen(word), c->name, strlen(c->name), 3);
+        if (d < near) {
+            near = d;
+            best = c;
+        }
+    }
+    if (best) return cli_usage_error(NULL, "unknown command \"%s\"; did you mean heft %s?", word, best->name);
+    return cli_usage_error(NULL, "unknown command \"%s\"", word);
+}
+
+static int main_run(int argc, char **argv) {
+    if (argc < 2) return cli_usage_error(NULL, "a command is missing");
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        main_version();
+        return CLI_OK;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        const cli_command *command = argc > 2 ? main_find(argv[2]) : NULL;
+        if (argc > 2 && !command) return main_unknown(argv[2]);
+        cli_help(command);
+        return CLI_OK;
+    }
+    if (word[0] == '-') return cli_usage_error(NULL, "unknown option %s", word);
+    const cli_command *command = main_find(word);
+    if (!command) return main_unknown(word);
+    cli_args args;
+    if (!cli_args_parse(command, argc - 2, argv + 2, &args)) return CLI_USAGE;
+    if (args.help) {
+        cli_help(command);
+        return CLI_OK;
+    }
+    if (args.noperands == 0) return cli_usage_error(command->name, "a path is missing");
+    return command->run(&args);
+}
+
+int main(int argc, char **argv) {
+    heft__os_quiet_sigpipe();
+    heft__os_catch_interrupt();
+    cli_screen_init();
+    return cli_finish(main_run(argc, argv));
+}
