@@ -1,0 +1,65 @@
+# Completion of heft for bash: commands, options, paths, and tensor names for ls and show.
+
+_heft_options() {
+    heft "$1" --help 2>/dev/null | sed -n 's/^ *\(-[a-z0-9], \)\{0,1\}\(--[a-z-]*\).*/\2/p'
+}
+
+# Names come from a file that may mean harm: they are compared, never expanded (compgen -W would run what is in them).
+_heft_names() {
+    local name
+    [ -e "$1" ] || return
+    while IFS= read -r name; do
+        [[ $name == "$2"* ]] && COMPREPLY+=("$name")
+    done < <(heft ls -1 -q -- "$1" 2>/dev/null)
+}
+
+_heft() {
+    local cur prev command word i path='' count=0
+    cur=${COMP_WORDS[COMP_CWORD]}
+    prev=${COMP_WORDS[COMP_CWORD - 1]}
+    command=${COMP_WORDS[1]}
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'ls info show check --help --version' -- "$cur")
+        return
+    fi
+    case $prev in
+    --order) word='natural bytes file' ;;
+    --sort) word='name size offset dtype' ;;
+    --format) word='raw json' ;;
+    --index-mode) word='exact prefer ignore' ;;
+    --links) word='follow beneath' ;;
+    --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i) return ;;
+    --output | -o | --kinds)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+    *) word='' ;;
+    esac
+    if [ -n "$word" ]; then
+        mapfile -t COMPREPLY < <(compgen -W "$word" -- "$cur")
+        return
+    fi
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_heft_options "$command")" -- "$cur")
+        return
+    fi
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        -o | --output | -i | --index | -n | --name | --order | --sort | --format | --depth | -j | --jobs | --kinds | \
+            --variant | --links | --index-mode | --max-header | --stdin-limit) ((i++)) ;;
+        -*) ;;
+        *)
+            [ "$count" -eq 0 ] && path=${COMP_WORDS[i]}
+            ((count++))
+            ;;
+        esac
+    done
+    if [ "$prev" = --name ] || [ "$prev" = -n ] || { [ "$count" -ge 1 ] && [[ $command == ls || $command == show ]]; }; then
+        _heft_names "$path" "$cur"
+        [ ${#COMPREPLY[@]} -gt 0 ] && return
+    fi
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+}
+
+complete -o filenames -F _heft heft

@@ -1,0 +1,60 @@
+# Completion of heft for fish: commands, options, paths, and tensor names for ls and show.
+
+function __heft_path
+    for word in (commandline -opc)[3..-1]
+        if not string match -q -- '-*' $word; and test -e $word
+            echo $word
+            return 0
+        end
+    end
+    return 1
+end
+
+function __heft_names
+    set -l path (__heft_path); and heft ls -1 -q -- $path 2>/dev/null
+end
+
+complete -c heft -n __fish_use_subcommand -f -a ls -d 'list tensors'
+complete -c heft -n __fish_use_subcommand -f -a info -d 'tell what a model is'
+complete -c heft -n __fish_use_subcommand -f -a show -d 'show values'
+complete -c heft -n __fish_use_subcommand -f -a check -d 'tell whether a model is whole'
+complete -c heft -n __fish_use_subcommand -f -l version -d 'version and features'
+
+complete -c heft -l json -d 'print JSON'
+complete -c heft -s q -l quiet -d 'no warnings'
+complete -c heft -l strict -d 'warnings are errors'
+complete -c heft -l lenient -d 'admit deviations with a warning'
+complete -c heft -l index-mode -x -a 'exact prefer ignore' -d 'what the index means'
+complete -c heft -l variant -x -d 'variant of a directory'
+complete -c heft -l links -x -a 'follow beneath' -d 'where links may lead'
+complete -c heft -l max-header -x -d 'longest header'
+complete -c heft -l stdin-limit -x -d 'most that is read of a pipe'
+complete -c heft -s j -l jobs -x -d threads
+complete -c heft -s h -l help -d 'options and examples'
+
+set -l ls '__fish_seen_subcommand_from ls'
+complete -c heft -n $ls -s l -l long -d 'offset, alignment, file'
+complete -c heft -n $ls -l sort -x -a 'name size offset dtype' -d keys
+complete -c heft -n $ls -s r -l reverse -d 'the other way round'
+complete -c heft -n $ls -l order -x -a 'natural bytes file' -d order
+complete -c heft -n $ls -l fold -d 'one line for numbered tensors'
+complete -c heft -n $ls -l tree -d 'sums by name segment'
+complete -c heft -n $ls -l depth -x -d levels
+complete -c heft -n $ls -l expand -d 'no folding'
+complete -c heft -n $ls -l models -d 'one row for each path'
+complete -c heft -n $ls -s 1 -l names -d 'names only'
+complete -c heft -n $ls -s b -l bytes -d 'exact numbers'
+complete -c heft -n '__fish_seen_subcommand_from ls info' -l fillers -d 'show fillers'
+complete -c heft -n '__fish_seen_subcommand_from ls info' -l unknown-dtypes -d 'as opaque bytes'
+complete -c heft -n '__fish_seen_subcommand_from ls show; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
+
+complete -c heft -n '__fish_seen_subcommand_from info' -l kinds -r -d 'rules for kinds of model'
+
+set -l show '__fish_seen_subcommand_from show'
+complete -c heft -n $show -l stats -d statistics
+complete -c heft -n $show -s n -l name -x -a '(__heft_names)' -d 'exact name'
+complete -c heft -n $show -s i -l index -x -d index
+complete -c heft -n $show -s o -l output -r -d output
+complete -c heft -n $show -l format -x -a 'raw json' -d 'of the output'
+complete -c heft -n $show -s f -l force -d 'replace the output'
+complete -c heft -n '__fish_seen_subcommand_from show check' -s v -l verbose -d 'say more'
