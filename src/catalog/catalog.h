@@ -123,8 +123,9 @@ void heft__report_free(heft_report *report);                /* NULL does nothing
 void heft__report_add(heft_report *report, heft__fault fault);
 void heft__report_add_error(heft_report *report, heft_severity severity, uint32_t file, const heft_error *error);
 uint64_t heft__report_text(heft_report *report, const char *text, size_t len); /* its index */
-/* The records of severity `least` and above of a listing that is number `file` of the set. */
-void heft__report_add_listing(heft_report *report, const heft__listing *listing, uint32_t file, heft_severity least);
+/* Moves the records of a listing that is number `file` of the set into the report: kept twice, those of a hostile header
+ * would be larger than all else. */
+void heft__report_take_listing(heft_report *report, heft__listing *listing, uint32_t file);
 /* The set first, then by file, then by offset; equal ones stay in the order of adding. False: out of memory. */
 bool heft__report_sort(heft_report *report);
 void heft__report_describe(const heft_report *report, const heft__fault *fault, heft_error *out);

@@ -59,12 +59,35 @@ uint64_t heft__report_text(heft_report *report, const char *text, size_t len) {
     return report->ntexts++;
 }
 
-void heft__report_add_listing(heft_report *report, const heft__listing *listing, uint32_t file, heft_severity least) {
-    for (uint64_t i = 0; i < listing->faults.count; i++) {
-        heft__fault fault = listing->faults.items[i];
-        fault.file = file;
-        if (fault.severity >= least) heft__report_add(report, fault);
+/* Room for `more` records, with little to spare: a hostile header has a million. */
+static bool report_reserve(heft_report *report, uint64_t more) {
+    heft__faults *faults = &report->faults;
+    uint64_t wanted = faults->capacity + faults->capacity / 4;
+    if (faults->capacity - faults->count >= more) return true;
+    if (wanted < faults->count + more) wanted = faults->count + more;
+    void *grown = heft__realloc(&report->alloc, faults->items, faults->capacity * sizeof *faults->items,
+                                wanted * sizeof *faults->items);
+    if (!grown) return false;
+    faults->items = grown;
+    faults->capacity = wanted;
+    return true;
+}
+
+void heft__report_take_listing(heft_report *report, heft__listing *listing, uint32_t file) {
+    heft__faults *from = &listing->faults, *to = &report->faults, none = {0};
+    for (uint64_t i = 0; i < from->count; i++) from->items[i].file = file;
+    if (to->count == 0) { /* no copy: the two lists change places */
+        none = *to;
+        *to = *from;
+        *from = none;
+    } else if (from->count == 0 || report_reserve(report, from->count)) {
+        if (from->count) memcpy(to->items + to->count, from->items, from->count * sizeof *from->items);
+        to->count += from->count;
+    } else {
+        report->failed = true;
     }
+    heft__free(&listing->alloc, from->items, from->capacity * sizeof *from->items);
+    *from = (heft__faults){0};
     if (listing->fatal) heft__report_add_error(report, HEFT_SEVERITY_ERROR, file, listing->fatal);
 }
 
@@ -75,29 +98,37 @@ static bool report_before(const heft__fault *a, const heft__fault *b) {
     return a->offset + 1 < b->offset + 1;
 }
 
+/* Merges two sorted runs that lie one behind the other; only the shorter one is copied. */
+static void report_merge(heft__fault *start, heft__fault *middle, heft__fault *end, heft__fault *scratch) {
+    if (!report_before(middle, middle - 1)) return;
+    size_t left = (size_t)(middle - start), right = (size_t)(end - middle);
+    if (left <= right) {
+        memcpy(scratch, start, left * sizeof *scratch);
+        for (const heft__fault *a = scratch, *b = middle; a < scratch + left;)
+            *start++ = b < end && report_before(b, a) ? *b++ : *a++;
+    } else {
+        memcpy(scratch, middle, right * sizeof *scratch);
+        for (const heft__fault *a = middle, *b = scratch + right; b > scratch;)
+            *--end = a > start && report_before(b - 1, a - 1) ? *--a : *--b;
+    }
+}
+
 /* A merge sort, bottom up: stable, and linear for what is sorted already. */
 bool heft__report_sort(heft_report *report) {
     uint64_t n = report->faults.count, i = 1;
-    heft__fault *from = report->faults.items;
-    while (i < n && !report_before(&from[i], &from[i - 1])) i++;
+    heft__fault *faults = report->faults.items;
+    while (i < n && !report_before(&faults[i], &faults[i - 1])) i++;
     if (i >= n) return true;
-    heft__fault *scratch = heft__alloc(&report->alloc, n * sizeof *scratch), *to = scratch;
+    uint64_t nbytes = n / 2 * sizeof *faults; /* no shorter run is longer */
+    heft__fault *scratch = heft__alloc(&report->alloc, nbytes);
     if (!scratch) return false;
-    for (uint64_t width = 1; width < n; width *= 2) {
-        for (uint64_t start = 0; start < n; start += 2 * width) {
-            uint64_t middle = start + width < n ? start + width : n, end = middle + width < n ? middle + width : n;
-            uint64_t a = start, b = middle;
-            for (uint64_t at = start; at < end; at++) {
-                bool second = a >= middle || (b < end && report_before(&from[b], &from[a]));
-                to[at] = from[second ? b++ : a++];
-            }
+    for (uint64_t width = 1; width < n; width *= 2)
+        for (uint64_t start = 0; n - start > width; start += 2 * width) {
+            uint64_t middle = start + width, end = n - middle < width ? n : middle + width;
+            report_merge(faults + start, faults + middle, faults + end, scratch);
+            if (end == n) break;
         }
-        heft__fault *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from == scratch) memcpy(report->faults.items, scratch, n * sizeof *scratch);
-    heft__free(&report->alloc, scratch, n * sizeof *scratch);
+    heft__free(&report->alloc, scratch, nbytes);
     return true;
 }
 

@@ -10,10 +10,13 @@
 /* ---- accounting ---- */
 
 /* Entries that a fault of the scan names are not whole, wherever their bytes lie. */
-static void check_mark_broken(heft__listing *listing) {
-    for (uint64_t i = 0; i < listing->faults.count; i++) {
-        const heft__fault *fault = &listing->faults.items[i];
-        if (fault->severity != HEFT_SEVERITY_ERROR || fault->entry >= listing->nentries) continue;
+static void check_mark_broken(const heft_archive *archive) {
+    const heft__faults *faults = &archive->warnings->faults;
+    for (uint64_t i = 0; i < faults->count; i++) {
+        const heft__fault *fault = &faults->items[i];
+        if (fault->severity != HEFT_SEVERITY_ERROR || fault->file >= archive->nfiles) continue;
+        heft__listing *listing = archive->files[fault->file];
+        if (fault->entry >= listing->nentries) continue;
         switch (fault->kind) {
         case HEFT_FAULT_BAD_ENTRY:
         case HEFT_FAULT_UNKNOWN_DTYPE:
@@ -33,7 +36,6 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
     heft__entry *furthest = NULL;
     sum->header_nbytes += listing->data_start;
     sum->data_nbytes += data;
-    check_mark_broken(listing);
     for (uint64_t i = 0; i < listing->nentries; i++) {
         heft__entry *entry = &listing->entries[i];
         if (entry->flags & HEFT__ENTRY_DROPPED) continue;
@@ -62,6 +64,7 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
 static void check_summarize(heft_archive *archive) {
     heft_report_summary *sum = &archive->warnings->summary;
     sum->nfiles = archive->nfiles;
+    check_mark_broken(archive);
     for (uint32_t i = 0; i < archive->nfiles; i++)
         if (!archive->files[i]->fatal) check_account(archive->files[i], sum);
 }

@@ -289,8 +289,7 @@ static heft_status open_set(heft__resolution *r, const heft__open_job *job, heft
     heft_report *report = archive->warnings;
     if (!job->collect) status = heft__report_fail(report, HEFT_SEVERITY_ERROR, err);
     if (!status && r->index) open_report_unindexed(archive);
-    heft_severity least = job->collect ? HEFT_SEVERITY_NOTE : HEFT_SEVERITY_WARNING;
-    for (uint32_t i = 0; !status && i < n; i++) heft__report_add_listing(report, archive->files[i], i, least);
+    for (uint32_t i = 0; !status && i < n; i++) heft__report_take_listing(report, archive->files[i], i);
     if (!status && (report->failed || !heft__report_sort(report))) status = heft__fail_memory(err, HEFT_NONE);
     if (!status && job->options.strict && !job->collect) status = heft__report_fail(report, HEFT_SEVERITY_WARNING, err);
     if (status) {
