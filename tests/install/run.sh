@@ -35,7 +35,7 @@ echo "headers: each compiles alone as C11 and C++17"
 
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv first prefix # neither heft.pc nor heftConfig.cmake may hold a full path
-! grep -rF "$work/first" prefix/lib* || { echo "an installed file holds the prefix"; exit 1; }
+if grep -rF "$work/first" prefix/lib*; then echo "an installed file holds the prefix"; exit 1; fi
 [ "$(find prefix/include -name '*.h' | wc -l)" = "$(find "$top/include" -name '*.h' | wc -l)" ]
 library=$(dirname "$(find prefix -name libheft.so)")
 [ "$(objdump -p "$library/libheft.so" | awk '/SONAME/ {print $2}')" = libheft.so.0 ]
