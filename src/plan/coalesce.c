@@ -11,6 +11,8 @@
 static bool coalesce_before(const heft__plan_item *a, const heft__plan_item *b) {
     if (a->source != b->source) return a->source < b->source;
     if (a->offset != b->offset) return a->offset < b->offset;
+    if (a->nest != b->nest && b->nest == HEFT__PLAN_NONE) return false; /* a nest ends a run of plain ones */
+    if (a->nest != b->nest && a->nest == HEFT__PLAN_NONE) return true;
     return a->nbytes < b->nbytes;
 }
 
@@ -190,7 +192,7 @@ static heft_run_kind coalesce_kind(const heft_plan *plan, const heft__plan_run *
         if (plan->slots || !together || (!touch && !plan->layout)) pieces++;
     }
     if (pieces == 1) return HEFT_RUN_DIRECT;
-    return run->kept / pieces >= HEFT__PLAN_VECTOR_MIN ? HEFT_RUN_VECTOR : HEFT_RUN_GATHER;
+    return run->kept / pieces >= plan->vector_min ? HEFT_RUN_VECTOR : HEFT_RUN_GATHER;
 }
 
 heft_status heft__plan_coalesce(heft_plan *plan, heft_error *err) {

@@ -82,10 +82,10 @@ static void nest_fill(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t li
 }
 
 /* A transposing gather writes short pieces when a box holds few steps of the loop that runs along the destination: then its
- * boxes become rectangles, several requests each. */
+ * boxes become larger, and, where that does not suffice, rectangles of several requests each. */
 enum { NEST_PIECE = 512, NEST_PIECE_UNIT = 64, NEST_RECTANGLE = 4 };
 
-static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops) {
+static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t scratch) {
     uint32_t along = nest->rank;
     for (uint32_t d = nest->rank; d-- > 0;) {
         uint64_t step = loops[d].loop.dst < 0 ? 0 - (uint64_t)loops[d].loop.dst : (uint64_t)loops[d].loop.dst;
@@ -98,8 +98,10 @@ static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops) {
     uint64_t want = NEST_PIECE / nest->unit;
     if (want > loops[along].loop.count) want = loops[along].loop.count;
     if (loops[along].tile >= want) return;
+    nest_fill(nest, loops, NEST_RECTANGLE * scratch, nest->rank, 1);
+    if (loops[along].tile >= want) return;
     if (nest->level < along + 1) nest->level = along + 1;
-    nest_fill(nest, loops, NEST_RECTANGLE * HEFT__PLAN_SCRATCH, along, want);
+    nest_fill(nest, loops, NEST_RECTANGLE * scratch, along, want);
 }
 
 static uint64_t nest_ceil(uint64_t a, uint64_t b) {
@@ -143,7 +145,7 @@ static bool nest_count_bits(const heft_plan *plan, heft__plan_nest *nest, const 
 
 bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest) {
     heft__plan_loop *loops = heft__plan_loops(plan, nest);
-    uint64_t scale = nest->bits ? 8 : 1, limit = HEFT__PLAN_SCRATCH * scale;
+    uint64_t scale = nest->bits ? 8 : 1, limit = plan->scratch_most * scale;
     nest->level = nest_level(loops, nest->rank, nest->unit, plan->view_gap * scale);
     nest->kept = nest->unit;
     uint64_t inner = nest->unit; /* kept bytes of the loops that one request covers */
@@ -152,7 +154,7 @@ bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest) {
         if (d >= nest->level) inner *= loops[d].loop.count;
     }
     nest->kept = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
-    nest->scatter = !nest->bits && !nest->swap && nest->unit >= HEFT__PLAN_UNIT_MIN;
+    nest->scatter = !nest->bits && !nest->swap && nest->unit >= plan->unit_min;
     if (nest->scatter) { /* as much kept as a block of a plain run, within four blocks of file */
         uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false), block = plan->options.block_nbytes;
         uint64_t ratio = span / inner;
@@ -160,7 +162,7 @@ bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest) {
         if (limit > HEFT__READ_MAX) limit = HEFT__READ_MAX;
     }
     nest_fill(nest, loops, limit, nest->rank, 1);
-    if (!nest->scatter && !nest->bits) nest_rectangles(nest, loops);
+    if (!nest->scatter && !nest->bits) nest_rectangles(nest, loops, plan->scratch_most);
     if (!nest->scatter) {
         uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit_tile, true);
         nest->box_nbytes = nest->bits ? (span + 7) / 8 + 2 : span;

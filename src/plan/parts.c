@@ -8,7 +8,7 @@ uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run) 
         const heft__plan_nest *nest = &plan->nests[item->nest];
         return nest->bits ? 1 : nest->nboxes;
     }
-    if (run->kind == HEFT_RUN_GATHER) return (run->nbytes + HEFT__PLAN_SCRATCH - 1) / HEFT__PLAN_SCRATCH;
+    if (run->kind == HEFT_RUN_GATHER) return (run->nbytes + plan->scratch_most - 1) / plan->scratch_most;
     uint64_t first = block - heft__plan_misfit(plan, run);
     if (run->nbytes <= first) return 1;
     uint64_t rest = run->nbytes - first;
@@ -35,7 +35,7 @@ void heft__plan_locate(const heft_plan *plan, uint64_t number, uint64_t *run, ui
 }
 
 void heft__plan_cut(const heft_plan *plan, const heft__plan_run *run, uint64_t part, uint64_t *begin, uint64_t *end) {
-    uint64_t block = run->kind == HEFT_RUN_GATHER ? HEFT__PLAN_SCRATCH : plan->options.block_nbytes;
+    uint64_t block = run->kind == HEFT_RUN_GATHER ? plan->scratch_most : plan->options.block_nbytes;
     uint64_t misfit = heft__plan_misfit(plan, run);
     *begin = run->offset + (part ? part * block - misfit : 0);
     *end = part + 1 == heft__plan_blocks_of(plan, run) ? run->offset + run->nbytes

@@ -35,6 +35,9 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     if (o->block_nbytes > HEFT__READ_MAX / 2) o->block_nbytes = HEFT__READ_MAX / 2; /* a tail may join it */
     if (o->block_nbytes > HEFT__PLAN_CUT) o->block_nbytes -= o->block_nbytes % HEFT__PLAN_CUT;
     plan->phase = request->phase % HEFT__PLAN_CUT;
+    plan->scratch_most = request->scratch_most ? request->scratch_most : HEFT__PLAN_SCRATCH;
+    plan->vector_min = request->vector_min ? request->vector_min : HEFT__PLAN_VECTOR_MIN;
+    plan->unit_min = request->unit_min ? request->unit_min : HEFT__PLAN_UNIT_MIN;
     plan->workers = o->workers ? o->workers : request->default_workers;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
     plan->layout = request->layout;
@@ -64,7 +67,7 @@ heft_status heft__plan_finish(heft_plan *plan, heft_error *err) {
         if (nest) sum->spanned_nbytes += requested - run->kept;
         else sum->over_read_nbytes += requested - run->kept;
         if (run->kind == HEFT_RUN_GATHER)
-            scratch = nest ? nest->box_nbytes : run->nbytes < HEFT__PLAN_SCRATCH ? run->nbytes : HEFT__PLAN_SCRATCH;
+            scratch = nest ? nest->box_nbytes : run->nbytes < plan->scratch_most ? run->nbytes : plan->scratch_most;
         if (scratch > plan->scratch_nbytes) plan->scratch_nbytes = scratch;
         if (run->kind == HEFT_RUN_VECTOR) plan->dump_nbytes = HEFT__PLAN_DUMP;
         if (nest && nest->scatter) plan->has_vectors = true;

@@ -81,6 +81,9 @@ struct heft_plan {
     heft_read_options options; /* effective */
     uint64_t view_gap;         /* largest gap read over inside a view */
     uint64_t phase;            /* address of the destination modulo HEFT__PLAN_CUT */
+    uint64_t scratch_most;     /* of a gather, HEFT__PLAN_SCRATCH */
+    uint64_t vector_min;       /* HEFT__PLAN_VECTOR_MIN */
+    uint64_t unit_min;         /* HEFT__PLAN_UNIT_MIN */
     uint32_t workers;
     bool swap;                 /* bring components to the other byte order */
     bool layout;               /* the plan chooses the places, in one arena */
@@ -116,6 +119,7 @@ typedef struct heft__plan_request {
     bool host_is_big_endian;   /* tests force it */
     bool layout, slots;
     uint64_t nviews; /* expected; not checked */
+    uint64_t scratch_most, vector_min, unit_min; /* 0: as measured; tests reach every path with small ones */
 } heft__plan_request;
 
 /* An empty plan. */

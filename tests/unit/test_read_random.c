@@ -61,6 +61,11 @@ static heft_plan *new_plan(uint64_t *state, bool *swap, bool layout, bool slots)
     request.host_is_big_endian = test_random(state) % 4 == 0;
     request.options.keep_file_order = test_random(state) % 8 == 0;
     request.phase = test_random(state);
+    if (test_random(state) % 2) { /* all ways to read, also for what is small */
+        request.scratch_most = 16 + test_random(state) % 500;
+        request.vector_min = 1 + test_random(state) % 64;
+        request.unit_min = 1 + test_random(state) % 32;
+    }
     *swap = request.host_is_big_endian && !request.options.keep_file_order;
     heft_plan *plan;
     heft_error err;
@@ -90,7 +95,7 @@ static void start(made_archive *made, heft_source *source, uint64_t *state) {
 
 static void packed_views_are_right(void **unused) {
     (void)unused;
-    uint64_t state = 20241129, cases = test_count(6000);
+    uint64_t state = 20241129, cases = test_count(20000);
     heft_source *source = test_source(&origin);
     made_archive made;
     for (uint64_t c = 0; c < cases; c++) {
@@ -127,7 +132,7 @@ static void packed_views_are_right(void **unused) {
 
 static void strided_destinations_are_right(void **unused) {
     (void)unused;
-    uint64_t state = 777, cases = test_count(6000);
+    uint64_t state = 777, cases = test_count(20000);
     heft_source *source = test_source(&origin);
     made_archive made;
     for (uint64_t c = 0; c < cases; c++) {
@@ -184,7 +189,7 @@ static void strided_destinations_are_right(void **unused) {
 
 static void many_tensors_are_right(void **unused) {
     (void)unused;
-    uint64_t state = 4711, cases = test_count(4000);
+    uint64_t state = 4711, cases = test_count(10000);
     heft_source *source = test_source(&origin);
     made_archive made;
     for (uint64_t c = 0; c < cases; c++) {
