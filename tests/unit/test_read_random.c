@@ -98,6 +98,7 @@ static void packed_views_are_right(void **unused) {
     uint64_t state = 20241129, cases = test_count(20000);
     heft_source *source = test_source(&origin);
     made_archive made;
+    fresh(0, ROOM);
     for (uint64_t c = 0; c < cases; c++) {
         start(&made, source, &state);
         bool swap;
@@ -106,7 +107,6 @@ static void packed_views_are_right(void **unused) {
         uint64_t nviews = 1 + test_random(&state) % 6, place = test_random(&state) % 70;
         heft_view views[6];
         uint64_t places[6];
-        fresh(0, ROOM / 4);
         for (uint64_t i = 0; i < nviews; i++) {
             uint64_t id = test_random(&state) % made.archive.ntensors;
             views[i] = test_random(&state) % 4 ? random_view(&made, id, &state) : made_view(&made, id);
@@ -125,6 +125,7 @@ static void packed_views_are_right(void **unused) {
         uint8_t *slot = got;
         run_plan(plan, &slot);
         assert_memory_equal(got, want, place + 64);
+        fresh(0, place + 64);
         heft_plan_free(plan);
     }
     heft_source_unref(source);
