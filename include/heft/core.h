@@ -89,7 +89,7 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(TOO_SMALL, "too-small")                   /* 1 to 7 bytes */                                                     \
     X(ZEROS, "zeros")                           /* nothing but zero bytes at the start */                              \
     X(LFS_POINTER, "lfs-pointer")               /* a Git LFS pointer text */                                           \
-    X(HTML_PAGE, "html-page")                                                                                          \
+    X(HTML_PAGE, "html-page")                   /* an HTML or XML page */                                              \
     X(JSON_ERROR, "json-error")                 /* a JSON error body of a server */                                    \
     X(ZIP, "zip")                               /* npz, torch zip or other */                                          \
     X(PICKLE, "pickle")                         /* legacy torch file or other pickle */                                \
@@ -102,23 +102,23 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(TRUNCATED, "truncated")                   /* fewer bytes than the header promises */                             \
     X(TRAILING_BYTES, "trailing-bytes")         /* more bytes than the header describes */                             \
     X(UTF8, "utf8")                             /* the header is not UTF-8 */                                          \
-    X(JSON_SYNTAX, "json-syntax")                                                                                      \
+    X(JSON_SYNTAX, "json-syntax")               /* the header is not JSON, or no object */                             \
     X(NUL_PADDING, "nul-padding")               /* header padded with NUL instead of spaces */                         \
     X(BAD_ENTRY, "bad-entry")                   /* a tensor entry with a missing, repeated or mistyped field */        \
-    X(BAD_METADATA, "bad-metadata")                                                                                    \
-    X(UNKNOWN_DTYPE, "unknown-dtype")                                                                                  \
-    X(DUPLICATE_NAME, "duplicate-name")                                                                                \
+    X(BAD_METADATA, "bad-metadata")             /* __metadata__ twice, or no object of strings */                      \
+    X(UNKNOWN_DTYPE, "unknown-dtype")           /* a dtype that is none of the 22 */                                   \
+    X(DUPLICATE_NAME, "duplicate-name")         /* a tensor name twice, escapes resolved */                            \
     X(ARRAY_ENTRY, "array-entry")               /* a tensor entry written as [dtype, shape, offsets] */                \
     X(OBJECT_DTYPE, "object-dtype")             /* a dtype written as {"F32": null} */                                 \
     X(RESERVED_NAME, "reserved-name")           /* a tensor named __metadata__ */                                      \
-    X(HOLE, "hole")                                                                                                    \
-    X(OVERLAP, "overlap")                                                                                              \
-    X(SHAPE_OVERFLOW, "shape-overflow")                                                                                \
+    X(HOLE, "hole")                             /* bytes between tensors that none owns */                             \
+    X(OVERLAP, "overlap")                       /* a tensor begins before the one before it ends */                    \
+    X(SHAPE_OVERFLOW, "shape-overflow")         /* elements or bits do not fit 64 bits */                              \
     X(SUB_BYTE, "sub-byte")                     /* a sub-byte tensor that does not fill whole bytes */                 \
     X(SIZE_MISMATCH, "size-mismatch")           /* bytes by shape and bytes by offsets differ */                       \
     X(INDEX_SYNTAX, "index-syntax")             /* an index file that is not what an index must be */                  \
     X(SHARD_NAME, "shard-name")                 /* a shard name that is not one plain file name */                     \
-    X(MISSING_SHARD, "missing-shard")                                                                                  \
+    X(MISSING_SHARD, "missing-shard")           /* a shard that the index names is not there */                        \
     X(SHARD_NUMBERING, "shard-numbering")       /* gaps, or several totals in -NNNNN-of-MMMMM */                       \
     X(INDEX_MISMATCH, "index-mismatch")         /* the index names a tensor that its shard lacks */                    \
     X(UNINDEXED_TENSOR, "unindexed-tensor")     /* in a shard, not in the index (or in another shard there) */         \
@@ -131,12 +131,12 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(SAVE_INTERRUPTED, "save-interrupted")     /* the marker of an unfinished save is there */                        \
     X(TEMP_FILE, "temp-file")                   /* a temporary file of a save that ended */                            \
     X(LEADING_SPACE, "leading-space")           /* notes: accepted in silence, mentioned by check */                   \
-    X(UNKNOWN_FIELD, "unknown-field")                                                                                  \
+    X(UNKNOWN_FIELD, "unknown-field")           /* a field of an entry that the format lacks */                        \
     X(DUPLICATE_KEY, "duplicate-key")           /* a metadata key twice, the last wins */                              \
     X(ODD_NAME, "odd-name")                     /* an empty or NUL-bearing name */                                     \
     X(DATA_UNALIGNED, "data-unaligned")         /* data area not at a multiple of 8 */                                 \
     X(TENSOR_UNALIGNED, "tensor-unaligned")     /* tensors not at a multiple of their element size */                  \
-    X(NO_TENSORS, "no-tensors")                                                                                        \
+    X(NO_TENSORS, "no-tensors")                 /* a file without tensors */                                           \
     X(FILLERS, "fillers")                       /* filler entries, hidden from listings */                             \
     X(RANK_LIMIT, "rank-limit")                 /* more than HEFT_MAX_RANK dims, or a dim above 2^63 - 1 */            \
     X(NOT_ALIGNED, "not-aligned")               /* a borrow that the tensor's address does not allow */                \
