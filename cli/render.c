@@ -1,6 +1,8 @@
 /* cli: prints a view as NumPy prints an array: all of it, or its corners when it is large. */
 #include "cli.h"
 
+#include "base/float_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,12 +174,11 @@ typedef struct render_number { /* 0.DDD x 10^exponent */
     char word[64]; /* of what is not finite */
 } render_number;
 
-/* Takes the shortest text apart: "-1.5e-05". */
-static void render_parse(heft_dtype dtype, const heft_scalar *value, render_number *out) {
+/* Takes a text apart: "-1.5e-05". */
+static void render_parse(render_number *out) {
     const char *at = out->word;
     int point = 0, power = 0;
     bool behind = false, power_negative = false;
-    heft_scalar_text(dtype, value, out->word);
     out->negative = *at == '-';
     at += out->negative;
     out->finite = *at >= '0' && *at <= '9';
@@ -200,23 +201,24 @@ static void render_parse(heft_dtype dtype, const heft_scalar *value, render_numb
     out->exponent = out->count ? point + (power_negative ? -power : power) : 0;
 }
 
-/* Rounds to at most `places` digits (half up; the digits are the shortest, so ties are the value's own). */
-static void render_round(render_number *n, int places) {
-    if (places >= n->count) return;
-    if (places < 0) {
-        n->count = 0;
-        return;
+/* The shortest digits, but none behind `places` of them, or exactly as many as the value has up to `places`. */
+static void render_number_of(heft_dtype dtype, const heft_scalar *value, render_number *out) {
+    heft_scalar_text(dtype, value, out->word);
+    render_parse(out);
+}
+
+static void render_round(double value, int places, render_number *out) {
+    bool negative = out->negative;
+    if (places >= 1 && places <= 17) {
+        out->word[heft__double_text_rounded(value, places, out->word)] = 0;
+        render_parse(out);
+    } else if (places < 1) { /* all of it lies behind the last digit: 0, or one unit there */
+        bool up = places == 0 && out->count && (out->digits[0] > '5' || (out->digits[0] == '5' && out->count > 1));
+        out->count = up;
+        out->digits[0] = '1';
+        out->exponent = up ? out->exponent + 1 : 0;
     }
-    bool up = n->digits[places] >= '5';
-    n->count = places;
-    while (up && n->count && n->digits[n->count - 1] == '9') n->count--;
-    if (up && n->count) {
-        n->digits[n->count - 1]++;
-    } else if (up) {
-        n->digits[n->count++] = '1';
-        n->exponent++;
-    }
-    while (n->count && n->digits[n->count - 1] == '0') n->count--;
+    out->negative = negative;
 }
 
 typedef struct render_form {
@@ -225,7 +227,8 @@ typedef struct render_form {
     heft_dtype dtype;
 } render_form;
 
-/* NumPy's rule: an exponent from 1e8 on, below 1e-4, or where values are more than a factor of 1,000 apart. */
+/* NumPy's rule: an exponent from a limit of the dtype on, below 1e-4, or where values are more than a factor of 1,000
+ * apart. */
 static void render_choose_form(const render_state *s, render_form *form) {
     double least = 0, most = 0;
     bool any = false;
@@ -236,7 +239,8 @@ static void render_choose_form(const render_state *s, render_form *form) {
         if (!any || v > most) most = v;
         any = true;
     }
-    form->exponential = any && (most >= 1e8 || least < 1e-4 || most / least > 1000);
+    double limit = form->dtype == HEFT_F64 ? 1e8 : form->dtype == HEFT_F16 ? 1e3 : 1e6;
+    form->exponential = any && (most >= limit || least < 1e-4 || most / least > 1000);
 }
 
 static size_t render_left(const render_number *n, const render_form *form) {
@@ -287,8 +291,11 @@ static void render_floats(render_state *s) {
     render_choose_form(s, &form);
     for (int pass = 0; pass < 2; pass++)
         for (uint64_t i = 0; i < s->shown; i++) {
-            render_parse(form.dtype, &s->values[i], &n);
-            if (n.finite) render_round(&n, RENDER_PRECISION + (form.exponential ? 1 : n.exponent));
+            render_number_of(form.dtype, &s->values[i], &n);
+            int places = form.exponential ? 1 + RENDER_PRECISION : n.exponent + RENDER_PRECISION;
+            /* With an exponent all have as many digits as the longest: those of the value itself, not zeros. */
+            if (form.exponential && pass == 1) render_round(s->values[i].re, 1 + (int)form.right, &n);
+            else if (n.finite && n.count > places) render_round(s->values[i].re, places, &n);
             if (pass == 0) {
                 size_t left = n.finite ? render_left(&n, &form) : 1, right = n.finite ? render_right(&n, &form) : 0;
                 if (left > form.left) form.left = left;
@@ -311,11 +318,11 @@ static void render_words(render_state *s) {
 
 /* ---- brackets and lines ------------------------------------------------------------------------------------------ */
 
-/* A word of the innermost axis, `width` columns wide; `close` brackets follow it. */
-static void render_word(render_state *s, const char *word, size_t len, size_t width, bool first, size_t close) {
+/* A word of the innermost axis, `width` columns wide. Room is left for all brackets that may close behind it. */
+static void render_word(render_state *s, const char *word, size_t len, size_t width, bool first) {
     size_t blanks = width > len ? width - len : 0, indent = s->view->rank;
-    size_t used = s->line.len + (first ? 0 : 1) + blanks + len + close;
-    if (!first && used > s->line_width) {
+    size_t used = s->line.len + (first ? 0 : 1) + blanks + len;
+    if (!first && used + indent > s->line_width) {
         while (s->line.len && s->line.data[s->line.len - 1] == ' ') s->line.len--;
         cli_print(&s->line);
         cli_text_repeat(&s->line, " ", indent);
@@ -328,14 +335,12 @@ static void render_word(render_state *s, const char *word, size_t len, size_t wi
 
 /* The innermost axis from cell `at` on. */
 static void render_row(render_state *s, uint64_t at) {
-    uint32_t d = s->view->rank - 1;
-    uint64_t n = s->axes[d].front + s->axes[d].back;
+    const render_axis *axis = &s->axes[s->view->rank - 1];
     cli_text_put(&s->line, "[", 1);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < axis->front + axis->back; i++) {
         size_t from = at + i ? s->ends[at + i - 1] : 0;
-        bool last = i + 1 == n && !(s->axes[d].cut && i + 1 == s->axes[d].front);
-        render_word(s, s->text.data + from, s->ends[at + i] - from, s->width, i == 0, last ? s->view->rank : 0);
-        if (s->axes[d].cut && i + 1 == s->axes[d].front) render_word(s, "...", 3, 3, false, 0);
+        render_word(s, s->text.data + from, s->ends[at + i] - from, s->width, i == 0);
+        if (axis->cut && i + 1 == axis->front) render_word(s, "...", 3, 3, false);
     }
     cli_text_put(&s->line, "]", 1);
 }
@@ -381,6 +386,7 @@ heft_status cli_render_view(const cli_args *args, const heft_view *view, heft_re
     if (status == HEFT_OK) {
         if (heft_dtype_kind(view->dtype) == 'f') render_floats(&s);
         else render_words(&s);
+        if (heft_dtype_kind(view->dtype) == 'b') s.width = strlen("False");
         for (uint64_t i = 0; i < s.shown; i++) {
             size_t len = s.ends[i] - (i ? s.ends[i - 1] : 0);
             if (len > s.width) s.width = len;
