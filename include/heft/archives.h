@@ -61,32 +61,36 @@ typedef struct heft_open_options {
     const heft_allocator *allocator; /* copied; NULL: malloc and, for large blocks, huge pages of the system */
 } heft_open_options;
 
-/* Opens a checkpoint: a file of any name, a model directory, an index file (*.index.json), or a
- * glob that ends a path ("dir/model-*.safetensors", resolved only if no file has that very
- * name). Reads headers only: of a local safetensors file at most 8 + n bytes in at most two
- * reads; no tensor byte. On success *out holds one reference. A directory is resolved in the
- * order of docs/formats/sharded.md; a Hub cache folder (models--org--name) is followed through
- * refs/main to its snapshot.
- * Errors: NOT_FOUND, PERMISSION, IO, INVALID_ARGUMENT (NOT_REGULAR, options), CORRUPT,
- * UNSUPPORTED, LIMIT (a header above max_header_nbytes), MISMATCH (an interrupted save),
- * OUT_OF_MEMORY. Of several faults of a set the first is reported and `more` counts the rest;
- * heft_check lists all.
- * Thread rule: any thread. */
+/* Opens a checkpoint: an index file (*.index.json), a file of any name, a model directory, or a glob that ends a path
+ * ("dir/model-*.safetensors", resolved only if no file has that very name). Reads headers only: of a local
+ * safetensors file at most 8 + n bytes in at most two reads; no tensor byte. On success *out holds one reference.
+ * A directory is resolved by the names in it, in the order of docs/formats/sharded.md; a Hub cache folder
+ * (models--org--name) is followed through refs/main to its snapshot.
+ * `path` is taken as it is and must not be NULL; `out` must not be NULL and is NULL after a failure. One descriptor a
+ * file stays open as long as the archive.
+ * Errors: NOT_FOUND (also a directory with nothing or with several things to open, NO_CHECKPOINT or AMBIGUOUS: the
+ * message lists what it holds and which sub-directories would open; missing shards: it names them), PERMISSION (also a
+ * link that leaves under HEFT_LINKS_BENEATH), IO, INVALID_ARGUMENT (NOT_REGULAR, options, a malformed glob), CORRUPT,
+ * UNSUPPORTED, LIMIT (a header above max_header_nbytes), MISMATCH (an interrupted save; under `strict` also what is a
+ * warning otherwise), OUT_OF_MEMORY. Of several faults of a set the first by file is reported, whatever the threads do,
+ * and `more` counts the rest; heft_check lists all.
+ * Thread rule: any thread.
+ * Rule source: the loaders of transformers, diffusers and mlx-lm, whose folders this reads. */
 HEFT_API heft_status heft_archive_open(const char *path, const heft_open_options *options, heft_archive **out,
                                        heft_error *err);
 
-/* The same for a list of files that are one set, in this order. One name in two files is
- * CORRUPT.
+/* The same for a list of files that are one set, in this order (npaths > 0, none of them NULL): files, not directories,
+ * indexes or globs. One name in two files is CORRUPT (SHARED_NAME).
  * Errors and thread rule: as heft_archive_open. */
 HEFT_API heft_status heft_archive_open_files(const char *const *paths, size_t npaths, const heft_open_options *options,
                                              heft_archive **out, heft_error *err);
 
-/* The same for one source, which the archive then holds a reference to.
+/* The same for one source, which the archive then holds a reference to: the caller's may go at once.
  * Errors and thread rule: as heft_archive_open. */
 HEFT_API heft_status heft_archive_open_source(heft_source *source, const heft_open_options *options, heft_archive **out,
                                               heft_error *err);
 
-/* One more reference / one less; the last one frees. heft_archive_unref(NULL) does nothing.
+/* One more reference / one less; the last one frees, with all that was borrowed from the archive. NULL does nothing.
  * Thread rule: any thread. */
 HEFT_API heft_archive *heft_archive_ref(heft_archive *archive);
 HEFT_API void heft_archive_unref(heft_archive *archive);
@@ -118,7 +122,8 @@ HEFT_API uint64_t heft_archive_count(const heft_archive *archive);
 HEFT_API heft_status heft_archive_get(const heft_archive *archive, uint64_t id, heft_tensor *out, heft_error *err);
 
 /* Finds a tensor by its exact name, in O(1). `name_len` may be SIZE_MAX for strlen(name).
- * Errors: NOT_FOUND (the message offers the nearest names).
+ * Errors: NOT_FOUND (the message offers the nearest names, for which all are looked at: a probe with err = NULL stays
+ * O(1)), INVALID_ARGUMENT (NULL).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_find(const heft_archive *archive, const char *name, size_t name_len, uint64_t *id,
                                        heft_error *err);
@@ -130,7 +135,8 @@ typedef uint32_t heft_order;
 #define HEFT_ORDER_FILE UINT32_C(2)    /* id order */
 
 /* All ids in an order: *ids points to heft_archive_count() of them and lives as long as the
- * archive. Made at the first call, without a lock.
+ * archive. Made at the first call for that order, without a lock: threads that race there each sort, and all get the
+ * result of the first.
  * Errors: OUT_OF_MEMORY, INVALID_ARGUMENT.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_order(const heft_archive *archive, heft_order order, const uint64_t **ids,
@@ -154,8 +160,8 @@ typedef struct heft_selection {
     heft_order order; /* of the result */
 } heft_selection;
 
-/* The ids that a selection keeps: *ids is a block of *nids uint64_t in *out (release it). A
- * glob or prefix that matches nothing is no error. NULL selects all.
+/* The ids that a selection keeps: out->data is a block of *nids uint64_t, which may outlive the archive (release it). A
+ * glob or prefix that matches nothing is no error. NULL selects all, by name.
  * Errors: INVALID_ARGUMENT (a malformed glob, with its offset), OUT_OF_MEMORY.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_select(const heft_archive *archive, const heft_selection *selection,
@@ -181,7 +187,8 @@ typedef struct heft_file {
     bool has_metadata;       /* false: absent or null; true with no pairs: empty */
 } heft_file;
 
-/* Number of files; the files.
+/* Number of files (0 only for an index that names nothing, or whose shards are all missing under `lenient`); the files,
+ * in the order in which they were found: shards by the bytes of their names, a list as it was given.
  * Errors: INVALID_ARGUMENT (index out of range).
  * Thread rule: any thread. */
 HEFT_API uint32_t heft_archive_file_count(const heft_archive *archive);
@@ -191,9 +198,9 @@ HEFT_API heft_status heft_archive_file(const heft_archive *archive, uint32_t fil
  * Thread rule: any thread. */
 HEFT_API heft_source *heft_archive_source(const heft_archive *archive, uint32_t file);
 
-/* What was opened: the path given, the index file that decided (NULL: none), and how it was
- * resolved in a few words ("index file", "one file", "numbered shards"). Strings live as long
- * as the archive.
+/* What was opened: the path given (of a list of several files empty, of a source its label), the index file that decided
+ * (NULL: none), and how it was resolved in a few words: "index file", "one file", "numbered shards", "all files of the
+ * folder", "glob", "list of files". Strings live as long as the archive.
  * Thread rule: any thread. */
 HEFT_API const char *heft_archive_path(const heft_archive *archive);
 HEFT_API const char *heft_archive_index_path(const heft_archive *archive);
@@ -241,7 +248,7 @@ typedef uint32_t heft_severity;
 HEFT_API const heft_report *heft_archive_warnings(const heft_archive *archive);
 
 /* Checks a path against every rule of the format and of the set, without reading a tensor byte,
- * and reports *all* faults, warnings and notes in *out (free it), by file, then by offset.
+ * and reports *all* faults, warnings and notes in *out (free it): those of the set, then by file, then by offset.
  * `options` are those of opening (lenient admits, strict is the caller's to judge). The path is
  * what heft_archive_open takes. The call succeeds when the path could be judged, whatever the
  * verdict.

@@ -51,11 +51,8 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
             if (furthest) furthest->flags |= HEFT__ENTRY_BROKEN;
         }
         if (to > end) sum->covered_nbytes += to - (from > end ? from : end);
-        if (entry->end >= end && entry->end > entry->begin) {
-            end = entry->end;
-            furthest = entry;
-        }
-        if (end > data) end = data;
+        if (entry->end >= end && entry->end > entry->begin) furthest = entry;
+        if (to > end) end = to;
     }
     for (uint64_t i = 0; i < listing->nentries; i++)
         sum->nwhole += !(listing->entries[i].flags & (HEFT__ENTRY_BROKEN | HEFT__ENTRY_DROPPED));

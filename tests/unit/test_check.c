@@ -166,6 +166,24 @@ static void test_overlap_accounting(void **state) {
     heft_report_free(report);
 }
 
+static void test_hole_accounting(void **state) {
+    (void)state;
+    /* a hole that ends at a tensor without bytes is one hole, not two */
+    static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                                 "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[3,3]},"
+                                 "\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}";
+    size_t n;
+    uint8_t *bytes = test_raw_safetensors(header, sizeof header - 1, "abcd", 4, &n);
+    heft_report *report = check(test_write("hole", bytes, n), NULL);
+    free(bytes);
+    heft_report_summary sum;
+    heft_report_summarize(report, &sum);
+    assert_int_equal(sum.hole_nbytes, 2);
+    assert_int_equal(sum.covered_nbytes, 2);
+    assert_int_equal(sum.nwhole, 3);
+    heft_report_free(report);
+}
+
 static void test_wrong_files(void **state) {
     (void)state;
     judge(text("wrong/lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"), "E:lfs-pointer");
@@ -366,13 +384,21 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_file),          cmocka_unit_test(test_no_verdict),
-        cmocka_unit_test(test_damaged_file),        cmocka_unit_test(test_overlap_accounting),
-        cmocka_unit_test(test_wrong_files),         cmocka_unit_test(test_notes_and_lenient),
-        cmocka_unit_test(test_whole_set),           cmocka_unit_test(test_sets_without_index),
-        cmocka_unit_test(test_numbers_of_an_index), cmocka_unit_test(test_bad_index),
-        cmocka_unit_test(test_empty_tensors),       cmocka_unit_test(test_fillers),
-        cmocka_unit_test(test_one_source),          cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_whole_file),
+        cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_damaged_file),
+        cmocka_unit_test(test_overlap_accounting),
+        cmocka_unit_test(test_wrong_files),
+        cmocka_unit_test(test_hole_accounting),
+        cmocka_unit_test(test_notes_and_lenient),
+        cmocka_unit_test(test_whole_set),
+        cmocka_unit_test(test_sets_without_index),
+        cmocka_unit_test(test_numbers_of_an_index),
+        cmocka_unit_test(test_bad_index),
+        cmocka_unit_test(test_empty_tensors),
+        cmocka_unit_test(test_fillers),
+        cmocka_unit_test(test_one_source),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
