@@ -17,11 +17,12 @@ run() {
     ctest --output-on-failure --timeout 900 -j 2 --no-tests=error "$@"
 }
 case $preset in
-clang | onefile) run -L unit -L quick ;;
-asan) HEFT_TEST_DIVISOR=10 run -L "unit|fuzz" ;;
+clang) run -L quick -LE lint ;;
+onefile) run -L quick -L 'unit|fuzz' ;;
+asan) HEFT_TEST_DIVISOR=10 run -L "unit|fuzz|cli" ;;
 tsan) HEFT_TEST_DIVISOR=20 run -L threads ;;
 msan) run -L fuzz ;; # cmocka itself is not instrumented, so only programs that need libc alone
 aarch64 | s390x) HEFT_TEST_DIVISOR=100 HEFT_TEST_EMULATED=1 run -L unit ;;
-plain) run -L "cli" ;;
+plain) run -L cli ;;
 *) echo "no tests are known for the preset $preset" >&2; exit 2 ;;
 esac

@@ -20,8 +20,8 @@ step "What is inside, and where are the bytes?" "heft ls --tree --depth 3 $name"
 step "Is it whole? Every rule of the format is checked, no tensor byte is read." "heft check $name"
 step "The tensors of one layer: name, dtype, shape, size, and where they lie in the file." \
     "heft ls -l $name 'encoder.layer.0.attention.*'"
-step "A corner of a matrix: only these bytes are read." "heft show -v $name 'embeddings.word_embeddings.weight[100:104, :6]'"
-step "Every 100th row, last column, as NumPy would index it." "heft show $name 'embeddings.word_embeddings.weight[::5000, -1]'"
+step "A corner of a matrix: one read of the span of its rows, and nothing else." "heft show -v $name 'embeddings.word_embeddings.weight[100:104, :6]'"
+step "Every 5,000th row, last column, as NumPy would index it." "heft show $name 'embeddings.word_embeddings.weight[::5000, -1]'"
 step "Are the values sane? One pass in bounded memory." "heft show --stats $name 'embeddings.word_embeddings.weight'"
 step "For scripts: any command speaks JSON." "heft ls --json $name 'pooler.*'"
 

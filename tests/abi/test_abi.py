@@ -1,9 +1,8 @@
 """The exported symbols of libheft.so and the sizes of the public structs and constants of 64-bit hosts, against
 tests/golden/abi.txt: a change of the ABI is seen in the diff of a commit.
 
-usage: test_abi.py ROOT LIBRARY COMPILER [--update]      (HEFT_UPDATE_GOLDEN=1 does the same)
+usage: test_abi.py ROOT LIBRARY COMPILER [--update]
 """
-import os
 import pathlib
 import re
 import subprocess
@@ -43,7 +42,7 @@ def sizes(compiler):
 
 def main():
     now = symbols(sys.argv[2]) + sizes(sys.argv[3])
-    if "--update" in sys.argv or os.environ.get("HEFT_UPDATE_GOLDEN") == "1":
+    if "--update" in sys.argv:
         GOLDEN.write_text("\n".join(now) + "\n", encoding="utf-8")
     old = GOLDEN.read_text(encoding="utf-8").splitlines()
     for line in sorted(set(old) - set(now)):
@@ -51,7 +50,7 @@ def main():
     for line in sorted(set(now) - set(old)):
         print("new: ", line)
     if old != now:
-        print("If the change is meant, say so in CHANGELOG.md and run: HEFT_UPDATE_GOLDEN=1 ./dev test quick -R abi")
+        print("If the change is meant, say so in CHANGELOG.md and run: ./dev goldens")
         return 1
     print(f"{len(now)} symbols and sizes as in {GOLDEN.name}")
     return 0

@@ -1,7 +1,7 @@
 """README.md is true: every block of shell runs, every console block prints what it shows, the C program is the example
 that the tests build, and the folders and files that it links to exist.
 
-usage: test_readme.py ROOT BUILD      (HEFT_UPDATE_GOLDEN=1 writes what the console blocks print into README.md)
+usage: test_readme.py ROOT BUILD [--update]      (writes what the console blocks print into README.md)
 
 In a fresh folder with HOME there, `heft` of BUILD in PATH, ./dev, and the published checkpoint as MiniLM-L6. Left out:
 the blocks that set a machine up (`./dev demo`, `./dev test`). A line `...` in a console block stands for any lines.
@@ -79,7 +79,7 @@ def main():
                         faults.append(f"$ {command}\nprints:\n{printed}README.md shows:\n{shown}")
                         if "..." not in shown:
                             fresh = fresh.replace(f"$ {command}\n{shown}", f"$ {command}\n{printed}", 1)
-    if os.environ.get("HEFT_UPDATE_GOLDEN") == "1":
+    if "--update" in sys.argv:
         README.write_text(fresh, encoding="utf-8")
     print("\n\n".join(faults + [f"{ran} blocks and commands of README.md, {len(faults)} faults"]))
     return 1 if faults or not ran else 0
