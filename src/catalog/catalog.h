@@ -39,7 +39,6 @@ typedef struct heft__faults {
 
 #define HEFT__ENTRY_FILLER UINT8_C(1)   /* an alignment filler */
 #define HEFT__ENTRY_HIDDEN UINT8_C(2)   /* not in the archive: filler, or withheld by the index */
-#define HEFT__ENTRY_DROPPED UINT8_C(4)  /* lost to a later duplicate (lenient), its bytes do not count */
 #define HEFT__ENTRY_INDEXED UINT8_C(8)  /* an index names it for this file */
 #define HEFT__ENTRY_BROKEN UINT8_C(16)  /* under a check: a fault says that it is not whole */
 #define HEFT__ENTRY_SIZED UINT8_C(32)   /* seen while it was read: offsets, shape and dtype agree (checks 8b to 8e) */
@@ -156,7 +155,7 @@ struct heft_archive {
 };
 
 /* How files become one archive (union.c). Takes listings and report over in any case: they are freed with the archive, or
- * here on failure. Entries with HEFT__ENTRY_HIDDEN or _DROPPED stay out, fillers are hidden here. Of a visible name in two
+ * here on failure. Entries with HEFT__ENTRY_HIDDEN stay out, fillers are hidden here. Of a visible name in two
  * listings the first is found, and each further one is an error in the report (SHARED_NAME), which the caller judges.
  * Fails only for memory and LIMIT. */
 typedef struct heft__union_input {

@@ -74,11 +74,9 @@ static uint64_t union_count(heft__listing *listing, bool indexed, bool show_fill
         for (uint64_t i = 0; i < listing->nentries; i++) listing->entries[i].flags |= HEFT__ENTRY_HIDDEN;
         return 0;
     }
-    if (!indexed && !listing->nfillers && listing->names.count == listing->nentries)
-        return listing->nvisible = listing->nentries;
+    if (!indexed && !listing->nfillers) return listing->nvisible = listing->nentries;
     for (uint64_t i = 0; i < listing->nentries; i++) {
         heft__entry *entry = &listing->entries[i];
-        if (entry->flags & HEFT__ENTRY_DROPPED) continue;
         if (entry->flags & HEFT__ENTRY_FILLER) {
             if (show_fillers)
                 entry->flags &= (uint8_t)~HEFT__ENTRY_HIDDEN;
@@ -111,8 +109,7 @@ static bool union_number(heft_archive *archive) {
     for (uint32_t file = 0; file < archive->nfiles; file++) {
         const heft__listing *listing = archive->files[file];
         for (uint64_t i = 0; i < listing->nentries; i++)
-            if (!(listing->entries[i].flags & (HEFT__ENTRY_HIDDEN | HEFT__ENTRY_DROPPED)))
-                *next++ = (heft__ref){file, (uint32_t)i};
+            if (!(listing->entries[i].flags & HEFT__ENTRY_HIDDEN)) *next++ = (heft__ref){file, (uint32_t)i};
     }
     return true;
 }

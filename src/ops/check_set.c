@@ -38,7 +38,6 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
     sum->data_nbytes += data;
     for (uint64_t i = 0; i < listing->nentries; i++) {
         heft__entry *entry = &listing->entries[i];
-        if (entry->flags & HEFT__ENTRY_DROPPED) continue;
         sum->ntensors++;
         sum->nfillers += (entry->flags & HEFT__ENTRY_FILLER) != 0;
         if (entry->end < entry->begin) continue;
@@ -55,7 +54,7 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
         if (to > end) end = to;
     }
     for (uint64_t i = 0; i < listing->nentries; i++)
-        sum->nwhole += !(listing->entries[i].flags & (HEFT__ENTRY_BROKEN | HEFT__ENTRY_DROPPED));
+        sum->nwhole += !(listing->entries[i].flags & HEFT__ENTRY_BROKEN);
 }
 
 static void check_summarize(heft_archive *archive) {
@@ -81,7 +80,7 @@ static void check_empty_tensors(const heft_archive *archive) {
         for (uint64_t e = 0; e < listing->nentries && !listing->fatal; e++) {
             const heft__entry *entry = &listing->entries[e];
             all++;
-            if (entry->end != entry->begin || (entry->flags & HEFT__ENTRY_DROPPED) || empty++) continue;
+            if (entry->end != entry->begin || empty++) continue;
             fault.file = file;
             fault.entry = (uint32_t)e;
             fault.offset = listing->data_start + entry->begin;

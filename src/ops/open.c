@@ -248,7 +248,7 @@ static void open_report_unindexed(const heft_archive *archive) {
         const heft__listing *listing = archive->files[file];
         for (uint64_t e = 0; e < listing->nentries && !listing->fatal; e++) {
             const heft__entry *entry = &listing->entries[e];
-            if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER | HEFT__ENTRY_DROPPED)) continue;
+            if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER)) continue;
             heft__fault fault = {.kind = HEFT_FAULT_UNINDEXED_TENSOR,
                                  .severity = (uint8_t)HEFT_SEVERITY_WARNING,
                                  .status = (uint8_t)-HEFT_MISMATCH,
