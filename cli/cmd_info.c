@@ -18,6 +18,7 @@ static void info_tensor(info_facts *f, const heft_tensor *t) {
     f->nelems += t->nelems;
     f->nbytes += t->nbytes;
     if (element < 2 || t->offset % element == 0) f->aligned++;
+    if (t->offset % 64 == 0) f->aligned64++;
     if (t->nelems == 0) f->empty++;
     if (heft_view_of(f->archive, t->id, &view, NULL) == HEFT_OK && heft_can_borrow(&view, 0, NULL) == HEFT_OK) {
         f->borrowable++;

@@ -83,12 +83,24 @@ static void fold_form(const heft_tensor *t, const fold_numbers *numbers, cli_tex
     form->len = 0;
     for (uint32_t i = 0; i < numbers->count; i++) {
         cli_text_put(form, t->name + at, numbers->at[i] - at);
-        cli_text_put(form, "", 1); /* a NUL: names hold it next to never, and equality is checked on places too */
+        cli_text_put(form, "", 1); /* a NUL stands for the number; fold_same_places minds names that hold NULs */
         at = numbers->at[i] + numbers->len[i];
     }
     cli_text_put(form, t->name + at, t->name_len - at);
     cli_text_put(form, (const char *)&t->dtype, sizeof t->dtype);
     cli_text_put(form, (const char *)&t->nelems, sizeof t->nelems);
+}
+
+/* Text of the same lengths before each number. */
+static bool fold_same_places(const fold_numbers *a, const fold_numbers *b) {
+    size_t x = 0, y = 0;
+    if (a->count != b->count) return false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->at[i] - x != b->at[i] - y) return false;
+        x = a->at[i] + a->len[i];
+        y = b->at[i] + b->len[i];
+    }
+    return true;
 }
 
 static bool fold_same(fold_state *s, const heft_tensor *t, const fold_numbers *numbers, uint64_t id) {
@@ -98,7 +110,7 @@ static bool fold_same(fold_state *s, const heft_tensor *t, const fold_numbers *n
         return false;
     if (t->rank && memcmp(other.shape, t->shape, t->rank * sizeof *t->shape) != 0) return false;
     fold_find_numbers(other.name, other.name_len, &its);
-    if (its.count != numbers->count) return false;
+    if (!fold_same_places(&its, numbers)) return false;
     fold_form(&other, &its, &s->other);
     return s->form.len == s->other.len && memcmp(s->form.data, s->other.data, s->form.len) == 0;
 }

@@ -18,7 +18,7 @@ typedef struct info_facts {
     const cli_args *args;
     const char *path, *format;
     const heft_archive *archive;
-    uint64_t ntensors, nelems, nbytes, aligned, borrowable, borrowed_nbytes, empty;
+    uint64_t ntensors, nelems, nbytes, aligned, aligned64, borrowable, borrowed_nbytes, empty;
     uint64_t file_nbytes, header_nbytes, data_start, fillers, withheld;
     uint32_t nfiles, nlargest;
     bool has_metadata;

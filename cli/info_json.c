@@ -118,6 +118,7 @@ void cli_info_json(const info_facts *f) {
     info_json_u64(&json, "header_nbytes", f->header_nbytes);
     info_json_u64(&json, "data_start", f->data_start);
     info_json_u64(&json, "aligned", f->aligned);
+    info_json_u64(&json, "aligned64", f->aligned64);
     info_json_u64(&json, "borrowable", f->borrowable);
     info_json_u64(&json, "borrowable_nbytes", f->borrowed_nbytes);
     info_json_largest(f, &json);

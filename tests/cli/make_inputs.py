@@ -96,6 +96,15 @@ def good(m):
         {"note\x1b]0;title\x07": "value\x1b[2J", "json": '{"a\\u001b": "b\u202e"}'}))
 
 
+def folds(m):
+    """Names that fold in more than one way, or look as if they did."""
+    names = ["%s.%d.%s" % (a, i, b) for a in ("h", "g_0") for i in (0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 26) for b in ("w", "b")]
+    names += ["x.%d.y.%d" % (i, j) for i in range(4) for j in range(3 if i % 2 else 2)]
+    names += ["v.007.w", "v.7.w", "v.1234567890123456789.w", "v.8.w", "n.3.\0", "n.\0.3", "odd.1", "odd.2", "odd.4", "odd.9",
+              "odd.16", "odd.25", "odd.36", "odd.49", "odd.64", "odd.81", "a/0/b", "a/1/b", "a.0/b"]
+    m.put("folds.safetensors", tensors({n: ("U8", [1], None) for n in names}))
+
+
 def all_dtypes(m):
     table = {}
     small = bytes([0x00, 0x01, 0x38, 0x7E, 0x7F, 0x80, 0xB8, 0xFF])
@@ -266,7 +275,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     m = Maker(sys.argv[1])
-    for make in (good, all_dtypes, models, broken_headers, broken_files, broken_sets):
+    for make in (good, folds, all_dtypes, models, broken_headers, broken_files, broken_sets):
         make(m)
 
 

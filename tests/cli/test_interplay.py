@@ -83,6 +83,16 @@ class Pipes(Base):
         self.assertIn(name, out)
         self.assertLess(len(out), 5600) # and one long name does not pad all other lines
 
+    def test_hostile_names_cost_no_time(self):
+        """A name of a million segments, two with a million in common, and numbers that fold into no set."""
+        long = "a.1." * 500000
+        table = {long: ("U8", [0], b""), long + "x": ("U8", [0], b""), "b" * 1000000: ("U8", [0], b"")}
+        table.update({"%d.%d.%d.%d" % (i * 7919 % 100003, i * 31 % 1009, i % 97, i * i % 10007): ("U8", [0], b"")
+                      for i in range(20000)})
+        self.maker.put("names.safetensors", make_inputs.tensors(table))
+        for args in (("ls",), ("ls", "--fold"), ("ls", "--tree"), ("info",), ("ls", "--tree", "--expand")):
+            self.assertLess(len(self.heft(*args, "names.safetensors").stdout), 40 << 20)
+
     def test_closed_pipe_is_quiet(self):
         table = {"t%d" % i: ("U8", [1], None) for i in range(20000)}
         self.maker.put("many.safetensors", make_inputs.tensors(table))
@@ -327,7 +337,7 @@ class Json(Base):
     def test_info(self):
         lines = self.heft("info", "--json", "bert", "gptq", "sharded", "hostile.safetensors", "sets/total").stdout.splitlines()
         members = ["path", "format", "resolution", "kind", "quantization", "tensors", "parameters", "nbytes", "dtypes", "files",
-                   "header_nbytes", "data_start", "aligned", "borrowable", "borrowable_nbytes", "largest", "metadata", "index",
+                   "header_nbytes", "data_start", "aligned", "aligned64", "borrowable", "borrowable_nbytes", "largest", "metadata", "index",
                    "fillers", "withheld", "warnings"]
         found = [json.loads(line) for line in lines]
         for item in found:
