@@ -364,7 +364,7 @@ static heft_status resolve_cache(const resolve_job *job) {
     const char *folder = heft__directory_path(r->directory), *ref = resolve_join(job, folder, "refs/main");
     heft_source *source = NULL;
     if (!ref) return resolve_memory(job);
-    heft_status status = heft_source_open_file(ref, &source, job->err);
+    heft_status status = heft__directory_source(r->directory, "refs/main", resolve_beneath(job), 0, &source, job->err);
     if (status) return status;
     size_t n = (size_t)(heft_source_size(source) < sizeof text ? heft_source_size(source) : sizeof text);
     status = heft_source_read(source, 0, n, text, job->err);

@@ -143,6 +143,23 @@ heft_status heft__directory_list(heft__directory *directory, heft__arena *arena,
 
 /* ---- links kept inside ---- */
 
+/* Whether the path that was given, less its last `levels` components, leads to the folder that truly lies as far above:
+ * if not, a link among these components has left it. */
+static bool directory_is_above(const heft__directory *directory, uint32_t levels, int root) {
+    char text[DIRECTORY_PATH_MAX];
+    struct stat a, b;
+    size_t len = strlen(directory->path);
+    if (len >= sizeof text) return false;
+    memcpy(text, directory->path, len);
+    for (; levels && len; levels--) {
+        while (len && text[len - 1] == '/') len--;
+        while (len && text[len - 1] != '/') len--;
+    }
+    if (len == 0) text[len++] = directory->path[0] == '/' ? '/' : '.';
+    text[len] = 0;
+    return stat(text, &a) == 0 && fstat(root, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 /* The folder `levels` above the directory, and the directory's path below it with a final slash (empty for 0 levels).
  * A descriptor or -errno. */
 static int directory_open_root(const heft__directory *directory, uint32_t levels, char below[DIRECTORY_PATH_MAX]) {
@@ -150,6 +167,7 @@ static int directory_open_root(const heft__directory *directory, uint32_t levels
     if (levels == 0) return fcntl(directory->fd, F_DUPFD_CLOEXEC, 3);
     char *real = realpath(directory->path, NULL);
     if (!real) return -errno;
+    uint32_t above = levels;
     char *cut = real + strlen(real);
     while (levels && cut > real) {
         do cut--;
@@ -168,6 +186,10 @@ static int directory_open_root(const heft__directory *directory, uint32_t levels
         fd = heft__source_open_at(AT_FDCWD, real, heft__source_open_flags() | O_DIRECTORY);
     }
     free(real);
+    if (fd >= 0 && !directory_is_above(directory, above, fd)) {
+        close(fd);
+        return -EXDEV;
+    }
     return fd;
 }
 

@@ -252,6 +252,21 @@ static void test_hub_cache(void **state) {
     opens(root, NULL, "one file", "x", "");
     refuses(root, beneath, HEFT_PERMISSION, HEFT_FAULT_ACCESS, NULL);
     refuses(snapshot, beneath, HEFT_PERMISSION, HEFT_FAULT_ACCESS, NULL);
+    /* A snapshot that is a link out of the repository takes what it may reach with it. */
+    test_mkdir("cache/far/away");
+    assert_int_equal(symlink("../../elsewhere.safetensors", test_path("cache/far/away/model.safetensors")), 0);
+    assert_int_equal(symlink("../../far/away", test_path("cache/models--org--name/snapshots/linked")), 0);
+    text("cache/models--org--name/refs/main", "linked");
+    opens(root, NULL, "one file", "x", "");
+    refuses(root, beneath, HEFT_PERMISSION, HEFT_FAULT_ACCESS, NULL);
+    refuses(test_path("cache/models--org--name/snapshots/linked"), beneath, HEFT_PERMISSION, HEFT_FAULT_ACCESS, NULL);
+    /* So does refs/main. */
+    text("cache/far/main", "abcdef");
+    assert_int_equal(unlink(test_path("cache/models--org--name/refs/main")), 0);
+    assert_int_equal(symlink("../../far/main", test_path("cache/models--org--name/refs/main")), 0);
+    opens(root, NULL, "one file", "x", "");
+    refuses(root, beneath, HEFT_PERMISSION, HEFT_FAULT_ACCESS, "refs/main", NULL);
+    assert_int_equal(unlink(test_path("cache/models--org--name/refs/main")), 0);
     /* What refs/main holds is a name, never a path. */
     text("cache/models--org--name/refs/main", "../../../two");
     refuses(root, NULL, HEFT_CORRUPT, HEFT_FAULT_SHARD_NAME, "refs/main", NULL);
