@@ -139,11 +139,39 @@ static void many_records_cost_little(void **state) {
     }
 }
 
+/* ---- accounting ---- */
+
+/* A hole in which tensors without bytes lie is counted once. */
+static void holes_are_counted_once(void **state) {
+    (void)state;
+    static const char text[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[1,1]},"
+                               "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[3,3]},"
+                               "\"c\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[4,6]},"
+                               "\"d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[99,99]}}";
+    size_t nbytes;
+    uint8_t *file = test_raw_safetensors(text, sizeof text - 1, "0123456789", 10, &nbytes);
+    heft_source *source;
+    heft_report *report;
+    assert_int_equal(heft_source_open_memory(file, nbytes, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    assert_int_equal(heft_check_source(source, NULL, &report, NULL), HEFT_OK);
+    heft_report_summary summary;
+    heft_report_summarize(report, &summary);
+    assert_int_equal(summary.data_nbytes, 10);
+    assert_int_equal(summary.covered_nbytes, 2);
+    assert_int_equal(summary.hole_nbytes, 8);
+    assert_int_equal(summary.overlap_nbytes, 0);
+    assert_int_equal(summary.nwhole, 3);
+    heft_report_free(report);
+    heft_source_unref(source);
+    free(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_sorted_and_equal_ones_stay),
         cmocka_unit_test(listings_are_taken),
         cmocka_unit_test(many_records_cost_little),
+        cmocka_unit_test(holes_are_counted_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
