@@ -106,46 +106,38 @@ static void check_add_named(heft_report *report, heft_fault kind, heft_status st
     heft__report_add(report, fault);
 }
 
-static bool check_is_of_set(const heft__resolution *r, const char *name) {
-    uint32_t low = 0, high = r->nnames;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int order = strcmp(r->names[middle], name);
-        if (order == 0) return true;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
+/* The first shard of the index that is there and has a number. */
+typedef struct check_stem {
+    const char *name; /* NULL: none */
+    size_t len;
+} check_stem;
+
+static check_stem check_find_stem(const heft__resolution *r) {
+    heft__shard_number shard;
+    for (uint32_t i = 0; i < r->nnames; i++)
+        if (heft__shard_number_parse(r->names[i], &shard)) return (check_stem){r->names[i], shard.stem_len};
+    return (check_stem){NULL, 0};
 }
 
 /* A numbered file of the stem that the index's shards have: it looks as if the index should name it. */
-static bool check_has_stem(const heft__resolution *r, const char *name) {
-    heft__shard_number number, shard;
-    if (!heft__shard_number_parse(name, &number)) return false;
-    for (uint32_t i = 0; i < r->nnames; i++)
-        if (heft__shard_number_parse(r->names[i], &shard))
-            return shard.stem_len == number.stem_len && memcmp(r->names[i], name, shard.stem_len) == 0;
-    return false;
+static bool check_has_stem(check_stem stem, const char *name) {
+    heft__shard_number number;
+    return stem.name && heft__shard_number_parse(name, &number) && number.stem_len == stem.len &&
+           memcmp(stem.name, name, stem.len) == 0;
 }
 
-static void check_orphans(const heft__resolution *r, heft_report *report) {
+static void check_orphans(const heft__resolution *r, check_stem stem, heft_report *report) {
     for (uint64_t i = 0; i < r->nentries; i++) {
         const heft__directory_entry *entry = &r->entries[i];
-        if (!heft__is_tensor_file(entry) || check_is_of_set(r, entry->name)) continue;
+        if (entry->named || !heft__is_tensor_file(entry)) continue;
         if (r->shadowed && strcmp(r->shadowed, entry->name) == 0) continue; /* a warning says so already */
-        bool named = false; /* a dangling link that the index names is a missing shard, not an orphan */
-        for (uint32_t s = 0; entry->kind == HEFT__FILE_DANGLING && s < r->index->nshards; s++)
-            named = named || strcmp(r->index->shards[s], entry->name) == 0;
-        if (named) continue;
-        heft_severity severity = check_has_stem(r, entry->name) ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_NOTE;
+        heft_severity severity = check_has_stem(stem, entry->name) ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_NOTE;
         check_add_named(report, HEFT_FAULT_ORPHAN_SHARD, HEFT_MISMATCH, severity, entry->name);
     }
 }
 
 /* Numbers of the index's shards: gaps that no file in the folder fills, and several totals. */
-static bool check_numbering(heft__resolution *r, heft_report *report) {
+static bool check_numbering(heft__resolution *r, check_stem stem, heft_report *report) {
     const heft__index *index = r->index;
     heft__shard_number first = {0, 0, 0, false}, number;
     char missing[300], text[500], path[200];
@@ -161,7 +153,7 @@ static bool check_numbering(heft__resolution *r, heft_report *report) {
         names[numbered++] = index->shards[i];
     }
     for (uint64_t i = 0; numbered && i < r->nentries; i++)
-        if (check_has_stem(r, r->entries[i].name)) names[numbered++] = r->entries[i].name;
+        if (check_has_stem(stem, r->entries[i].name)) names[numbered++] = r->entries[i].name;
     if (!numbered) return true;
     if (!mixed && !heft__missing_numbers(&r->arena, names, numbered, first.total, missing, sizeof missing, &n))
         return false;
@@ -225,8 +217,9 @@ heft_status heft__check(heft__resolution *r, const heft__open_job *job, heft_rep
     check_summarize(archive);
     check_empty_tensors(archive);
     if (r->index) {
-        check_orphans(r, report);
-        if (!r->incomplete) ok = check_numbering(r, report);
+        check_stem stem = check_find_stem(r);
+        check_orphans(r, stem, report);
+        if (!r->incomplete) ok = check_numbering(r, stem, report);
     }
     if (r->directory) check_litter(r, report);
     if (!ok || report->failed || !heft__report_sort(report)) {

@@ -261,6 +261,7 @@ static heft_status resolve_shards(const resolve_job *job) {
     for (uint32_t i = 0; i < index->nshards; i++) {
         const heft__directory_entry *entry = heft__folder_find(r->entries, r->nentries, index->shards[i]);
         r->shard_files[i] = UINT32_MAX;
+        if (entry) r->entries[entry - r->entries].named = true;
         if (entry && entry->kind != HEFT__FILE_DANGLING) {
             r->shard_files[i] = 0;
             sorted[r->nnames++] = entry->name;
