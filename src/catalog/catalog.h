@@ -3,6 +3,7 @@
 #define HEFT_CATALOG_CATALOG_H
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/hash_index.h"
 #include "dtype/dtype.h"
 #include "heft/archives.h"
@@ -75,6 +76,13 @@ typedef struct heft__listing {
     uint64_t nfillers;
     uint64_t nvisible, nwithheld; /* set by the union: tensors of the archive; hidden because the index does not name them */
 } heft__listing;
+
+/* Where in the file an entry's bytes start. HEFT_NONE: beyond 2^64, which only a check lets live. */
+static inline uint64_t heft__entry_offset(const heft__listing *listing, const heft__entry *entry) {
+    uint64_t offset = HEFT_NONE;
+    heft__add_u64(listing->data_start, entry->begin, &offset);
+    return offset;
+}
 
 /* Bytes after the header that vector code may read. */
 #define HEFT__HEADER_SLACK 64

@@ -97,7 +97,7 @@ static void union_add_shared(heft_archive *archive, uint64_t id, uint64_t first_
     const heft__listing *listing = archive->files[fault.file];
     heft__archive_entry(archive, first_id, &fault.other);
     fault.entry = (uint32_t)(entry - listing->entries);
-    fault.offset = listing->data_start + entry->begin;
+    fault.offset = heft__entry_offset(listing, entry);
     heft__report_add(archive->warnings, fault);
 }
 

@@ -83,7 +83,7 @@ static void check_empty_tensors(const heft_archive *archive) {
             if (entry->end != entry->begin || empty++) continue;
             fault.file = file;
             fault.entry = (uint32_t)e;
-            fault.offset = listing->data_start + entry->begin;
+            fault.offset = heft__entry_offset(listing, entry);
         }
     }
     if (empty < LEAST || empty < all / SHARE) return;

@@ -255,7 +255,7 @@ static void open_report_unindexed(const heft_archive *archive) {
                                  .file = file,
                                  .entry = (uint32_t)e,
                                  .other = UINT32_MAX};
-            fault.offset = listing->data_start + entry->begin;
+            fault.offset = heft__entry_offset(listing, entry);
             uint64_t id = heft__archive_lookup(archive, entry->name, entry->name_len);
             if (id != HEFT_NONE) heft__archive_entry(archive, id, &fault.other);
             if (fault.other == file) fault.other = UINT32_MAX;

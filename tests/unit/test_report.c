@@ -166,12 +166,41 @@ static void holes_are_counted_once(void **state) {
     free(file);
 }
 
+/* Places beyond 2^64 are no places. */
+static void an_offset_does_not_wrap(void **state) {
+    (void)state;
+    static const char entry[] = "\"%c\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[18446744073709551615,"
+                                "18446744073709551615]}%c";
+    char text[400];
+    size_t nbytes, n = (size_t)sprintf(text, "{");
+    for (int i = 0; i < 3; i++) n += (size_t)sprintf(text + n, entry, 'a' + i, i < 2 ? ',' : '}');
+    uint8_t *file = test_raw_safetensors(text, n, "", 0, &nbytes);
+    heft_source *source;
+    heft_report *report;
+    assert_int_equal(heft_source_open_memory(file, nbytes, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    assert_int_equal(heft_check_source(source, NULL, &report, NULL), HEFT_OK);
+    bool found = false;
+    for (uint64_t i = 0; i < heft_report_count(report); i++) {
+        heft_severity severity;
+        heft_error fault;
+        assert_int_equal(heft_report_get(report, i, &severity, &fault, NULL), HEFT_OK);
+        if (fault.fault != HEFT_FAULT_EMPTY_TENSORS) continue;
+        assert_true(fault.offset == HEFT_NONE);
+        found = true;
+    }
+    assert_true(found);
+    heft_report_free(report);
+    heft_source_unref(source);
+    free(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_sorted_and_equal_ones_stay),
         cmocka_unit_test(listings_are_taken),
         cmocka_unit_test(many_records_cost_little),
         cmocka_unit_test(holes_are_counted_once),
+        cmocka_unit_test(an_offset_does_not_wrap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
