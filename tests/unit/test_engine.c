@@ -1,3 +1,4 @@
+/* label: threads */
 /* The engine alone: blocks and steps without a plan. Order of failures, cancelling at every block, short reads. */
 #include "helper_files.h"
 
