@@ -1,8 +1,9 @@
 /* bench: heft's own rows of peers.py: `heft_bench JOB PATH` does a job once, times it, and prints one line of JSON.
  *
  * Jobs: open, views, load, filter, slice_col, slice_row (peers.py says what each is), check (every rule, for memory).
- * "seconds" is from before opening until the result is there, "touch" one byte in 4 KiB after views, "sum" those bytes of
- * all tensors, "peak_kb" the growth of resident memory during the job. HEFT_BENCH_WORKERS sets the number of threads. */
+ * "seconds" is from before opening until the result is there, "touch" one byte in 4 KiB after views, "sum" those bytes
+ * of all tensors, "peak_kb" the growth of resident memory during the job. HEFT_BENCH_WORKERS sets the number of
+ * threads. */
 #include "heft/heft.h"
 
 #include <inttypes.h>
@@ -178,8 +179,8 @@ int main(int argc, char **argv) {
             long before = status_kb("VmRSS");
             started = now();
             jobs[i].run(argv[2]);
-            printf("{\"seconds\": %.6f, \"touch\": %.6f, \"sum\": %" PRIu64 ", \"peak_kb\": %ld}\n", seconds, touched, sum,
-                   status_kb("VmHWM") - before);
+            printf("{\"seconds\": %.6f, \"touch\": %.6f, \"sum\": %" PRIu64 ", \"peak_kb\": %ld}\n", seconds, touched,
+                   sum, status_kb("VmHWM") - before);
             return 0;
         }
     fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row PATH\n");

@@ -18,8 +18,10 @@ heft_status heft_plan_views(const heft_view *views, uint64_t nviews, const uint6
     if (status == HEFT_OK) status = heft__plan_new(&request, &plan, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nviews; i++) {
         uint64_t place = plan->sum.dst_nbytes;
-        if (dst_offsets) place = dst_offsets[i];
-        else if (!heft__align_u64(place, HEFT__HOST_ALIGN, &place)) place = UINT64_MAX; /* refused below */
+        if (dst_offsets)
+            place = dst_offsets[i];
+        else if (!heft__align_u64(place, HEFT__HOST_ALIGN, &place))
+            place = UINT64_MAX; /* refused below */
         status = heft__plan_add_view(plan, &views[i], place, NULL, (uint32_t)i, err);
     }
     if (status == HEFT_OK) status = heft__plan_finish(plan, err);
@@ -60,8 +62,9 @@ heft_status heft_plan_execute(const heft_plan *plan, void *dst, uint64_t dst_nby
     uint8_t *slot = dst;
     if (stats) memset(stats, 0, sizeof *stats);
     if (dst_nbytes < plan->sum.dst_nbytes || (!dst && plan->sum.dst_nbytes)) {
-        heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the destination has %llu bytes and the plan needs %llu",
-                   (unsigned long long)dst_nbytes, (unsigned long long)plan->sum.dst_nbytes);
+        heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+                   "the destination has %llu bytes and the plan needs %llu", (unsigned long long)dst_nbytes,
+                   (unsigned long long)plan->sum.dst_nbytes);
         heft__error_at(err, HEFT_NONE, plan->sum.dst_nbytes, dst_nbytes);
         return HEFT_INVALID_ARGUMENT;
     }

@@ -11,7 +11,8 @@
 heft_status heft__read_begin(const heft_archive *archive, const heft_read_options *options, uint64_t nviews,
                              heft__plan_request *request, heft_error *err) {
     *request = (heft__plan_request){.nviews = nviews, .host_is_big_endian = HEFT__HOST_IS_BIG_ENDIAN};
-    heft_status status = heft__options_copy(&request->options, sizeof request->options, options, "heft_read_options", err);
+    heft_status status =
+        heft__options_copy(&request->options, sizeof request->options, options, "heft_read_options", err);
     if (status != HEFT_OK) return status;
     const heft_allocator *given = request->options.allocator;
     if (!heft__allocator_from(given ? given : archive ? &archive->alloc : NULL, &request->alloc))
@@ -20,17 +21,18 @@ heft_status heft__read_begin(const heft_archive *archive, const heft_read_option
     return HEFT_OK;
 }
 
-static heft_status read_fail_small(heft_error *err, const heft_archive *archive, uint64_t id, uint64_t has, uint64_t needs) {
-    heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
-               "the destination has %llu bytes and the read needs %llu", (unsigned long long)has, (unsigned long long)needs);
+static heft_status read_fail_small(heft_error *err, const heft_archive *archive, uint64_t id, uint64_t has,
+                                   uint64_t needs) {
+    heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the destination has %llu bytes and the read needs %llu",
+               (unsigned long long)has, (unsigned long long)needs);
     heft__error_at(err, HEFT_NONE, needs, has);
     heft__error_name(err, archive, id);
     return HEFT_INVALID_ARGUMENT;
 }
 
 /* A plan of one view, not finished: the caller may look at its size first. */
-static heft_status read_one(const heft_view *view, const int64_t *strides, const void *dst, const heft_read_options *options,
-                            heft_plan **out, heft_error *err) {
+static heft_status read_one(const heft_view *view, const int64_t *strides, const void *dst,
+                            const heft_read_options *options, heft_plan **out, heft_error *err) {
     heft__plan_request request;
     *out = NULL;
     if (!view || !view->archive)
@@ -157,8 +159,8 @@ static heft_status read_tensors(const heft_archive *archive, const uint64_t *ids
 }
 
 heft_status heft_read_many(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
-                           const heft_read_options *options, heft_buffer *out, uint64_t *offsets, heft_read_stats *stats,
-                           heft_error *err) {
+                           const heft_read_options *options, heft_buffer *out, uint64_t *offsets,
+                           heft_read_stats *stats, heft_error *err) {
     heft_plan *plan;
     read_clear(stats);
     if (!out) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "out is NULL");
@@ -169,7 +171,8 @@ heft_status heft_read_many(const heft_archive *archive, const uint64_t *ids, uin
     status = heft__host_buffer(&plan->alloc, plan->sum.dst_nbytes, out, err);
     uint8_t *slot = out->data;
     if (status == HEFT_OK) status = heft__run(plan, &slot, stats, err);
-    if (status != HEFT_OK) heft_buffer_release(out);
+    if (status != HEFT_OK)
+        heft_buffer_release(out);
     else if (offsets && nids) {
         memset(offsets, 0, nids * sizeof *offsets); /* where tensors without bytes are */
         for (uint64_t i = 0; i < plan->nitems; i++) offsets[plan->items[i].view] = (uint64_t)plan->items[i].place;

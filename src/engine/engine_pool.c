@@ -65,7 +65,8 @@ static heft_status pool_read(pool_worker *worker, heft__task *task) {
         }
         if (r == 0) return heft__fail_truncated(&worker->err, source, task->offset, task->nbytes, got);
         if ((uint64_t)r > task->nbytes - got)
-            return heft__fail(&worker->err, HEFT_IO, HEFT_FAULT_READ_ERROR, "the source returned more than was asked for");
+            return heft__fail(&worker->err, HEFT_IO, HEFT_FAULT_READ_ERROR,
+                              "the source returned more than was asked for");
         got += (uint64_t)r;
         if (got < task->nbytes) {
             worker->counters.short_reads++;
@@ -134,8 +135,8 @@ static void pool_work(void *ctx, uint32_t number) {
     }
 }
 
-/* Blocks are handed out in order and a block that is begun is ended, so whichever worker fails first, the block with the
- * lowest number of all that can fail is among those that have failed. */
+/* Blocks are handed out in order and a block that is begun is ended, so whichever worker fails first, the block with
+ * the lowest number of all that can fail is among those that have failed. */
 static heft_status pool_collect(pool_state *pool, uint32_t workers, heft__engine_result *result, heft_error *err) {
     const pool_worker *first = NULL;
     for (uint32_t i = 0; i < workers; i++) {

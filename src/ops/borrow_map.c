@@ -1,4 +1,5 @@
-/* ops: bytes without a copy: one read-only mapping of each whole file, made by the first borrow and shared from then on. */
+/* ops: bytes without a copy: one read-only mapping of each whole file, made by the first borrow and shared from then
+ * on. */
 #include "ops/run.h"
 
 #include "base/error.h"
@@ -39,7 +40,8 @@ static heft_status borrow_mapping(const heft_archive *archive, uint32_t file, he
     return HEFT_OK;
 }
 
-static heft_status borrow_fail_align(heft_error *err, const heft_view *view, uint64_t offset, uint64_t align, uint64_t off_by) {
+static heft_status borrow_fail_align(heft_error *err, const heft_view *view, uint64_t offset, uint64_t align,
+                                     uint64_t off_by) {
     heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_NOT_ALIGNED,
                "the view starts at offset %llu, %llu bytes past a multiple of %llu; read it instead",
                (unsigned long long)offset, (unsigned long long)off_by, (unsigned long long)align);
@@ -49,8 +51,8 @@ static heft_status borrow_fail_align(heft_error *err, const heft_view *view, uin
 }
 
 /* The rules that need no mapping. *offset and *nbytes: the range in the source. */
-static heft_status borrow_check(const heft_view *view, uint64_t align, bool big_endian, heft_source *source, uint64_t *offset,
-                                uint64_t *nbytes, heft_error *err) {
+static heft_status borrow_check(const heft_view *view, uint64_t align, bool big_endian, heft_source *source,
+                                uint64_t *offset, uint64_t *nbytes, heft_error *err) {
     const heft__dtype_info *info = &heft__dtypes[view->dtype];
     uint32_t file;
     uint64_t first, end, bits = info->bits;
@@ -63,7 +65,8 @@ static heft_status borrow_check(const heft_view *view, uint64_t align, bool big_
     if (bits < 8 && heft_run_iter_init(&runs, view, NULL) != HEFT_OK)
         return borrow_refuse(err, view, HEFT_FAULT_SUB_BYTE, "runs of the view start or end inside a byte");
     heft__view_span(view, &first, &end);
-    *offset = view->archive->files[file]->data_start + entry->begin + (bits < 8 ? first * bits / 8 : first * (bits / 8));
+    *offset =
+        view->archive->files[file]->data_start + entry->begin + (bits < 8 ? first * bits / 8 : first * (bits / 8));
     *nbytes = bits < 8 ? (end - first) * bits / 8 : (end - first) * (bits / 8);
     /* A mapping starts on a page, the memory of a memory source where it starts. */
     uint64_t address = source->window_offset + *offset;
@@ -100,6 +103,7 @@ heft_status heft__borrow(const heft_view *view, uint64_t min_alignment, bool hos
     const uint8_t *data = mapping->data + offset;
     if ((uintptr_t)data % align) return borrow_fail_align(err, view, offset, align, (uintptr_t)data % align);
     heft__mapping_ref(mapping);
-    *out = (heft_buffer){.data = (void *)(uintptr_t)data, .nbytes = nbytes, .release = borrow_release, .owner = mapping};
+    *out =
+        (heft_buffer){.data = (void *)(uintptr_t)data, .nbytes = nbytes, .release = borrow_release, .owner = mapping};
     return HEFT_OK;
 }

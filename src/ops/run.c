@@ -38,14 +38,17 @@ static bool run_scatter(const void *ctx, heft__task *task) {
         uint32_t slot;
         uint64_t next = *item;
         uint8_t *base;
-        if (heft__plan_piece(job->plan, run, *at, end, &next, &n, &place, &slot)) base = job->slots[slot] + place;
+        if (heft__plan_piece(job->plan, run, *at, end, &next, &n, &place, &slot))
+            base = job->slots[slot] + place;
         else {
             base = task->dump;
             if (n > HEFT__PLAN_DUMP) n = HEFT__PLAN_DUMP;
         }
         heft__vec *last = task->nvec ? &task->vec[task->nvec - 1] : NULL;
-        if (last && base != task->dump && (uint8_t *)last->base + last->nbytes == base) last->nbytes += (size_t)n;
-        else task->vec[task->nvec++] = (heft__vec){base, (size_t)n};
+        if (last && base != task->dump && (uint8_t *)last->base + last->nbytes == base)
+            last->nbytes += (size_t)n;
+        else
+            task->vec[task->nvec++] = (heft__vec){base, (size_t)n};
         *item = next;
         *at += n;
     }
@@ -114,7 +117,8 @@ static bool run_nest_gather(const void *ctx, heft__task *task) {
         box.loops[d].src = step;
         step *= (int64_t)box.loops[d].count;
     }
-    heft__copy_loops(run_place(job, item) + box.dst, task->scratch, box.loops, nest->rank, (size_t)box.unit, nest->swap);
+    heft__copy_loops(run_place(job, item) + box.dst, task->scratch, box.loops, nest->rank, (size_t)box.unit,
+                     nest->swap);
     return false;
 }
 
@@ -127,9 +131,10 @@ static bool run_nest_bits(const void *ctx, heft__task *task) {
     heft__box box;
     if (task->state[0] > 0) {
         heft__nest_box(job->plan, nest, task->state[0] - 1, &box);
-        heft__copy_bits(place, nest->dst_bit + box.dst, task->scratch, (nest->src_bit + (int64_t)box.src) % 8, box.loops,
-                        nest->rank, box.unit);
-    } else place[nest->kept - 1] = 0; /* bits behind the last element */
+        heft__copy_bits(place, nest->dst_bit + box.dst, task->scratch, (nest->src_bit + (int64_t)box.src) % 8,
+                        box.loops, nest->rank, box.unit);
+    } else
+        place[nest->kept - 1] = 0; /* bits behind the last element */
     if (task->state[0] == nest->nboxes) return false;
     heft__nest_box(job->plan, nest, task->state[0]++, &box);
     uint64_t first = (uint64_t)nest->src_bit + box.src;
@@ -140,7 +145,8 @@ static bool run_nest_bits(const void *ctx, heft__task *task) {
     return true;
 }
 
-static const heft__step run_steps[RUN_STEPS] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather, run_nest_bits};
+static const heft__step run_steps[RUN_STEPS] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather,
+                                                run_nest_bits};
 
 static void run_block(const void *ctx, uint64_t number, heft__block *out) {
     const run_job *job = ctx;
@@ -157,7 +163,9 @@ static void run_block(const void *ctx, uint64_t number, heft__block *out) {
     uint64_t end;
     heft__plan_cut(plan, run, out->part, &out->offset, &end);
     out->nbytes = end - out->offset;
-    out->step = run->kind == HEFT_RUN_VECTOR ? RUN_SCATTER : run->kind == HEFT_RUN_GATHER ? RUN_GATHER : HEFT__STEP_NONE;
+    out->step = run->kind == HEFT_RUN_VECTOR   ? RUN_SCATTER
+                : run->kind == HEFT_RUN_GATHER ? RUN_GATHER
+                                               : HEFT__STEP_NONE;
     if (out->step == HEFT__STEP_NONE) out->dst = run_place(job, item) + (out->offset - run->offset);
 }
 
@@ -173,7 +181,8 @@ void heft__error_name(heft_error *err, const heft_archive *archive, uint64_t id)
     heft__error_file(err, archive->files[file]->source->label);
 }
 
-/* The first item of a source that needs bytes from `end` on, or NULL. Items are in file order, so their ends nearly are. */
+/* The first item of a source that needs bytes from `end` on, or NULL. Items are in file order, so their ends nearly
+ * are. */
 static const heft__plan_item *run_first_beyond(const heft_plan *plan, uint32_t source, uint64_t end) {
     for (uint64_t i = 0; i < plan->nitems; i++) {
         const heft__plan_item *item = &plan->items[i];

@@ -16,7 +16,8 @@ static bool coalesce_before(const heft__plan_item *a, const heft__plan_item *b) 
     return a->nbytes < b->nbytes;
 }
 
-static void coalesce_merge(const heft__plan_item *from, heft__plan_item *to, uint64_t low, uint64_t middle, uint64_t high) {
+static void coalesce_merge(const heft__plan_item *from, heft__plan_item *to, uint64_t low, uint64_t middle,
+                           uint64_t high) {
     uint64_t a = low, b = middle;
     for (uint64_t i = low; i < high; i++)
         to[i] = b == high || (a < middle && !coalesce_before(&from[b], &from[a])) ? from[a++] : from[b++];
@@ -125,14 +126,18 @@ static heft_status coalesce_runs(heft_plan *plan, coalesce_limit limit, heft_err
         }
         if (!heft__grow(&plan->alloc, (void **)&plan->runs, &plan->runs_capacity, plan->nruns, sizeof *run, 4))
             return heft__fail_memory(err, plan->runs_capacity * 2 * sizeof *run);
-        plan->runs[plan->nruns++] = (heft__plan_run){
-            .offset = item->offset, .nbytes = item->nbytes, .kept = kept, .first_item = i, .nitems = 1, .source = item->source};
+        plan->runs[plan->nruns++] = (heft__plan_run){.offset = item->offset,
+                                                     .nbytes = item->nbytes,
+                                                     .kept = kept,
+                                                     .first_item = i,
+                                                     .nitems = 1,
+                                                     .source = item->source};
     }
     return HEFT_OK;
 }
 
-/* ---- layout: a run lands as it lies in the file, so that it needs no vectors; a tensor that would be misaligned for its
- * dtype, or that lies behind a large gap, starts anew at a multiple of 64 ---- */
+/* ---- layout: a run lands as it lies in the file, so that it needs no vectors; a tensor that would be misaligned for
+ * its dtype, or that lies behind a large gap, starts anew at a multiple of 64 ---- */
 
 static bool coalesce_aligned(const heft_plan *plan, const heft__plan_item *item, int64_t place) {
     if (place % 8 == 0) return true; /* no dtype wants more */
@@ -166,7 +171,8 @@ static heft_status coalesce_layout(heft_plan *plan, heft_error *err) {
             if (gap >= HEFT__PLAN_GAP_KEPT || plan->slack + gap > HEFT__PLAN_SLACK ||
                 !coalesce_aligned(plan, item, (int64_t)place))
                 heft__align_u64(cursor, HEFT__HOST_ALIGN, &place);
-            else plan->slack += gap;
+            else
+                plan->slack += gap;
             item->place = (int64_t)place;
             if (!heft__add_u64(place, kept, &cursor) || cursor > (uint64_t)INT64_MAX / 2) goto too_large;
         }
@@ -209,6 +215,7 @@ heft_status heft__plan_coalesce(heft_plan *plan, heft_error *err) {
     status = coalesce_choose(plan, kept, &limit, err);
     if (status == HEFT_OK) status = coalesce_runs(plan, limit, err);
     if (status == HEFT_OK && plan->layout) status = coalesce_layout(plan, err);
-    for (uint64_t r = 0; status == HEFT_OK && r < plan->nruns; r++) plan->runs[r].kind = coalesce_kind(plan, &plan->runs[r]);
+    for (uint64_t r = 0; status == HEFT_OK && r < plan->nruns; r++)
+        plan->runs[r].kind = coalesce_kind(plan, &plan->runs[r]);
     return status;
 }

@@ -42,13 +42,14 @@ static heft_status items_push(heft_plan *plan, const heft__plan_item *item, heft
     return HEFT_OK;
 }
 
-static heft_status items_push_nest(heft_plan *plan, heft__plan_item *item, heft__plan_nest *nest, const heft__loop *loops,
-                                   heft_error *err) {
+static heft_status items_push_nest(heft_plan *plan, heft__plan_item *item, heft__plan_nest *nest,
+                                   const heft__loop *loops, heft_error *err) {
     if (!heft__grow(&plan->alloc, (void **)&plan->nests, &plan->nests_capacity, plan->nnests, sizeof *nest, 4))
         return heft__fail_memory(err, plan->nests_capacity * 2 * sizeof *nest);
     nest->first_loop = (uint32_t)plan->nloops;
     for (uint32_t d = 0; d < nest->rank; d++) {
-        if (!heft__grow(&plan->alloc, (void **)&plan->loops, &plan->loops_capacity, plan->nloops, sizeof *plan->loops, 8))
+        if (!heft__grow(&plan->alloc, (void **)&plan->loops, &plan->loops_capacity, plan->nloops, sizeof *plan->loops,
+                        8))
             return heft__fail_memory(err, plan->loops_capacity * 2 * sizeof *plan->loops);
         plan->loops[plan->nloops++] = (heft__plan_loop){loops[d], 1};
     }

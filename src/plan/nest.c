@@ -25,7 +25,8 @@ uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, 
         if (outer && outer->src == (int64_t)inner.count * inner.src && outer->dst == (int64_t)inner.count * inner.dst) {
             inner.count *= outer->count;
             *outer = inner;
-        } else loops[n++] = inner;
+        } else
+            loops[n++] = inner;
     }
     if (!swap && n > 0 && loops[n - 1].src == (int64_t)*unit && loops[n - 1].dst == (int64_t)*unit)
         *unit *= loops[--n].count;
@@ -40,8 +41,8 @@ static uint64_t nest_span(const heft__plan_loop *loops, uint32_t level, uint32_t
     return span;
 }
 
-/* From the inside out, as long as reading over the gap is cheaper than a request of its own. A loop whose steps overlap the
- * loops inside (no index makes such a view) stays outside. */
+/* From the inside out, as long as reading over the gap is cheaper than a request of its own. A loop whose steps overlap
+ * the loops inside (no index makes such a view) stays outside. */
 static uint32_t nest_level(const heft__plan_loop *loops, uint32_t rank, uint64_t unit, uint64_t gap) {
     uint32_t level = rank;
     while (level > 0) {
@@ -63,8 +64,10 @@ static uint64_t nest_fit(const heft__plan_nest *nest, const heft__plan_loop *loo
         uint64_t step = (uint64_t)loops[d].loop.src;
         uint64_t rest = nest_span(loops, nest->level, nest->rank, nest->unit_tile, true) - (loops[d].tile - 1) * step;
         most = share > rest ? 1 + (share - rest) / step : 1;
-    } else if (nest->bits) most = 1; /* one request a box: each begins at a bit of its own */
-    else most = share / (nest_span(loops, nest->level, nest->rank, nest->unit_tile, true) + HEFT__PLAN_VIEW_GAP);
+    } else if (nest->bits)
+        most = 1; /* one request a box: each begins at a bit of its own */
+    else
+        most = share / (nest_span(loops, nest->level, nest->rank, nest->unit_tile, true) + HEFT__PLAN_VIEW_GAP);
     if (most < least) most = least;
     return most < loops[d].loop.count ? most : loops[d].loop.count;
 }
@@ -81,15 +84,15 @@ static void nest_fill(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t li
     }
 }
 
-/* A transposing gather writes short pieces when a box holds few steps of the loop that runs along the destination: then its
- * boxes become larger, and, where that does not suffice, rectangles of several requests each. */
+/* A transposing gather writes short pieces when a box holds few steps of the loop that runs along the destination: then
+ * its boxes become larger, and, where that does not suffice, rectangles of several requests each. */
 enum { NEST_PIECE = 512, NEST_PIECE_UNIT = 64, NEST_RECTANGLE = 4 };
 
 static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t scratch) {
     uint32_t along = nest->rank;
     for (uint32_t d = nest->rank; d-- > 0;) {
         uint64_t step = loops[d].loop.dst < 0 ? 0 - (uint64_t)loops[d].loop.dst : (uint64_t)loops[d].loop.dst;
-        uint64_t best = along == nest->rank ? UINT64_MAX
+        uint64_t best = along == nest->rank         ? UINT64_MAX
                         : loops[along].loop.dst < 0 ? 0 - (uint64_t)loops[along].loop.dst
                                                     : (uint64_t)loops[along].loop.dst;
         if (step < best) along = d;
@@ -114,8 +117,9 @@ static bool nest_count(heft__plan_nest *nest, const heft__plan_loop *loops) {
     bool ok = true;
     for (uint32_t d = 0; d < nest->rank; d++) {
         uint64_t tiles = nest_ceil(loops[d].loop.count, loops[d].tile);
-        ok = ok && heft__mul_u64(d < nest->level ? outer : inner, d < nest->level ? loops[d].loop.count : tiles,
-                                 d < nest->level ? &outer : &inner) &&
+        ok = ok &&
+             heft__mul_u64(d < nest->level ? outer : inner, d < nest->level ? loops[d].loop.count : tiles,
+                           d < nest->level ? &outer : &inner) &&
              heft__mul_u64(boxes, tiles, &boxes);
     }
     ok = ok && heft__mul_u64(inner / nest_ceil(nest->unit, nest->unit_tile), nest->unit, &sum);
@@ -156,7 +160,8 @@ bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest) {
     nest->kept = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
     nest->scatter = !nest->bits && !nest->swap && nest->unit >= plan->unit_min;
     if (nest->scatter) { /* as much kept as a block of a plain run, within four blocks of file */
-        uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false), block = plan->options.block_nbytes;
+        uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false),
+                 block = plan->options.block_nbytes;
         uint64_t ratio = span / inner;
         limit = block * (ratio < 1 ? 1 : ratio > 4 ? 4 : ratio);
         if (limit > HEFT__READ_MAX) limit = HEFT__READ_MAX;

@@ -27,8 +27,10 @@ void heft__plan_locate(const heft_plan *plan, uint64_t number, uint64_t *run, ui
     uint64_t low = 0, high = plan->nruns;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (plan->runs[middle].first_block <= number) low = middle;
-        else high = middle;
+        if (plan->runs[middle].first_block <= number)
+            low = middle;
+        else
+            high = middle;
     }
     *run = low;
     *part = number - plan->runs[low].first_block;
@@ -47,8 +49,10 @@ uint64_t heft__plan_item_at(const heft_plan *plan, const heft__plan_run *run, ui
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         const heft__plan_item *item = &plan->items[middle];
-        if (item->offset + item->nbytes > offset) high = middle;
-        else low = middle + 1;
+        if (item->offset + item->nbytes > offset)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low;
 }
@@ -94,8 +98,10 @@ void heft__nest_box(const heft_plan *plan, const heft__plan_nest *nest, uint64_t
         box->loops[d].count = l->loop.count - first < l->tile ? l->loop.count - first : l->tile;
         box->src += first * (uint64_t)l->loop.src;
         box->dst += (int64_t)first * l->loop.dst;
-        if (d >= nest->level) box->span += (box->loops[d].count - 1) * (uint64_t)l->loop.src;
-        else box->nreads *= box->loops[d].count;
+        if (d >= nest->level)
+            box->span += (box->loops[d].count - 1) * (uint64_t)l->loop.src;
+        else
+            box->nreads *= box->loops[d].count;
     }
 }
 
@@ -119,8 +125,8 @@ static size_t parts_dump(uint8_t *dump, uint64_t gap, heft__vec *vec, size_t n) 
     return n;
 }
 
-size_t heft__nest_vectors(const heft__plan_nest *nest, const heft__box *box, uint64_t *unit, uint8_t *place, uint8_t *dump,
-                          heft__vec *vec, uint64_t *src, uint64_t *nbytes) {
+size_t heft__nest_vectors(const heft__plan_nest *nest, const heft__box *box, uint64_t *unit, uint8_t *place,
+                          uint8_t *dump, heft__vec *vec, uint64_t *src, uint64_t *nbytes) {
     uint64_t per_read = 1, index[HEFT_MAX_RANK + 1] = {0}, at;
     for (uint32_t d = nest->level; d < nest->rank; d++) per_read *= box->loops[d].count;
     int64_t dst;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Room for `n` elements at once; a large array is asked for as one that gets huge pages: fresh 4 KiB pages are dear. */
-static bool plan_reserve(const heft_allocator *alloc, void **array, uint64_t *capacity, uint64_t n, size_t element_nbytes) {
+static bool plan_reserve(const heft_allocator *alloc, void **array, uint64_t *capacity, uint64_t n,
+                         size_t element_nbytes) {
     uint64_t nbytes;
     if (n == 0) return true;
     if (!heft__mul_u64(n, element_nbytes, &nbytes)) return false;
@@ -42,7 +43,8 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
     plan->layout = request->layout;
     plan->slots = request->slots;
-    if (!plan_reserve(&plan->alloc, (void **)&plan->items, &plan->items_capacity, request->nviews, sizeof *plan->items)) {
+    if (!plan_reserve(&plan->alloc, (void **)&plan->items, &plan->items_capacity, request->nviews,
+                      sizeof *plan->items)) {
         heft_plan_free(plan);
         return heft__fail_memory(err, request->nviews * sizeof *plan->items);
     }
@@ -64,8 +66,10 @@ heft_status heft__plan_finish(heft_plan *plan, heft_error *err) {
         if (!heft__add_u64(sum->nblocks, heft__plan_blocks_of(plan, run), &sum->nblocks) ||
             !heft__add_u64(sum->requested_nbytes, requested, &sum->requested_nbytes))
             return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the plan would read 2^64 bytes or more");
-        if (nest) sum->spanned_nbytes += requested - run->kept;
-        else sum->over_read_nbytes += requested - run->kept;
+        if (nest)
+            sum->spanned_nbytes += requested - run->kept;
+        else
+            sum->over_read_nbytes += requested - run->kept;
         if (run->kind == HEFT_RUN_GATHER)
             scratch = nest ? nest->box_nbytes : run->nbytes < plan->scratch_most ? run->nbytes : plan->scratch_most;
         if (scratch > plan->scratch_nbytes) plan->scratch_nbytes = scratch;
