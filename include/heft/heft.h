@@ -12,6 +12,7 @@
 #include "heft/archives.h"
 #include "heft/core.h"
 #include "heft/dtypes.h"
+#include "heft/filters.h"
 #include "heft/reads.h"
 #include "heft/sources.h"
 #include "heft/views.h"
