@@ -5,8 +5,8 @@
 
 /* Larger tables are printed here even on a terminal: a library would hold every cell. */
 #define TABLE_SMALL 2000
-/* A column is not cut below this. */
-#define TABLE_LEAST 20
+/* A column is not cut below this, nor below its title. */
+#define TABLE_LEAST 4
 /* Cells wider than this do not widen their column: one name of megabytes must not pad a million rows. */
 #define TABLE_MOST 160
 
@@ -28,17 +28,36 @@ static void table_measure(table_state *t, bool titles) {
         }
 }
 
+static size_t table_least(const cli_column *column) {
+    size_t title = strlen(column->title);
+    return title > TABLE_LEAST ? title : TABLE_LEAST;
+}
+
+/* The widest column that can still shrink, SIZE_MAX if there is none; *second: how wide the next one is. */
+static size_t table_widest(const table_state *t, size_t *second) {
+    size_t best = SIZE_MAX;
+    *second = 0;
+    for (size_t c = 0; c < t->table->ncolumns; c++) {
+        if (!t->table->columns[c].shrinks || t->widths[c] <= table_least(&t->table->columns[c])) continue;
+        if (best == SIZE_MAX || t->widths[c] > t->widths[best]) {
+            if (best != SIZE_MAX) *second = t->widths[best];
+            best = c;
+        } else if (t->widths[c] > *second) {
+            *second = t->widths[c];
+        }
+    }
+    return best;
+}
+
 /* Takes what is too much for the terminal from the columns that may shrink, the widest first. */
 static void table_shrink(table_state *t, size_t width) {
-    size_t total = 2 * (t->table->ncolumns - 1);
+    size_t total = 2 * (t->table->ncolumns - 1), second;
     for (size_t c = 0; c < t->table->ncolumns; c++) total += t->widths[c];
     while (total > width) {
-        size_t best = SIZE_MAX, second = TABLE_LEAST;
-        for (size_t c = 0; c < t->table->ncolumns; c++)
-            if (t->table->columns[c].shrinks && (best == SIZE_MAX || t->widths[c] > t->widths[best])) best = c;
-        if (best == SIZE_MAX || t->widths[best] <= TABLE_LEAST) return;
-        for (size_t c = 0; c < t->table->ncolumns; c++)
-            if (c != best && t->table->columns[c].shrinks && t->widths[c] > second) second = t->widths[c];
+        size_t best = table_widest(t, &second);
+        if (best == SIZE_MAX) return;
+        size_t least = table_least(&t->table->columns[best]);
+        if (second < least) second = least;
         size_t cut = t->widths[best] > second ? t->widths[best] - second : 1;
         if (cut > total - width) cut = total - width;
         t->widths[best] -= cut;
