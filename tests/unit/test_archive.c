@@ -1,3 +1,4 @@
+/* label: threads */
 /* Archives of one file and of lists: lookup, orders, selection, metadata, ownership, every allocation failing in turn.
  */
 #include "helper_files.h"

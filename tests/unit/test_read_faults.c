@@ -1,3 +1,4 @@
+/* label: threads */
 /* Reads that fail: devices, truncation, replaced files, cancelling, memory, wrong calls. One clear error each. */
 #include "helper_archive.h"
 #include "helper_files.h"

@@ -1,3 +1,4 @@
+/* label: threads */
 /* Random views of random tensors, read into packed and strided memory and compared with a gather element by element. */
 #include "helper_archive.h"
 #include "helper_files.h"
