@@ -99,6 +99,7 @@ static void lost_tails_are_never_zeros(void **state) {
         made_archive_init(&made, source, tensors, TENSORS);
         heft_buffer buffer;
         heft_read_options options = small_blocks();
+        options.keep_file_order = true; /* swapped tensors would be read apart */
         assert_int_equal(heft_read_many(&made.archive, NULL, 0, &options, &buffer, NULL, NULL, &err), HEFT_IO);
         assert_int_equal(err.fault, HEFT_FAULT_TRUNCATED);
         uint64_t id = end < 10008 ? 0 : end < 14010 ? 1 : end < 18011 ? 2 : 4;
