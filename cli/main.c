@@ -101,6 +101,7 @@ static int main_run(int argc, char **argv) {
 int main(int argc, char **argv) {
     heft__os_quiet_sigpipe();
     heft__os_catch_interrupt();
+    heft__os_allow_files(); /* an archive holds a file a shard, and the usual limit is 1,024 */
     cli_screen_init();
     return cli_finish(main_run(argc, argv));
 }

@@ -97,8 +97,10 @@ heft_status heft__fail_errno(heft_error *err, int code, const char *file, const 
         break;
     case EEXIST: status = HEFT_EXISTS, fault = HEFT_FAULT_CALL, text = "it exists already"; break;
     case ENOMEM: status = HEFT_OUT_OF_MEMORY, fault = HEFT_FAULT_MEMORY, text = "the system is out of memory"; break;
-    case EMFILE: text = "too many open files in this process"; break;
-    case ENFILE: text = "too many open files on this machine"; break;
+    case EMFILE: case ENFILE:
+        status = HEFT_LIMIT, fault = HEFT_FAULT_CALLER_LIMIT;
+        text = code == EMFILE ? "too many open files in this process (ulimit -n)" : "too many open files on this machine";
+        break;
     case EIO: text = "input/output error of the device"; break;
     case ENOSPC: text = "no space left on the device"; break;
     case EDQUOT: text = "the disk quota is used up"; break;

@@ -34,6 +34,8 @@ double heft__os_seconds(void); /* monotonic */
 uint64_t heft__os_free_memory(void);
 /* CPUs by affinity and by the CPU quota of the control groups, at least 1. The quota is read once. */
 uint32_t heft__os_usable_cpus(void);
+/* Lets this process open as many files as its hard limit allows. For programs: the limit is the process's own. */
+void heft__os_allow_files(void);
 
 /* ---- os_terminal.c ---- */
 bool heft__os_is_terminal(int fd);

@@ -1,15 +1,17 @@
-/* base: how much memory and how many CPUs this process may use: the machine's, or less by its control groups. */
+/* base: how much memory, how many CPUs and files this process may use: the machine's, or less by its limits. */
 #include "base/os.h"
 
 #include "base/checked.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -324,4 +326,16 @@ uint32_t heft__os_usable_cpus(void) {
         if (!made_up) atomic_store_explicit(&limits_quota_known, quota, memory_order_relaxed);
     }
     return quota < cpus ? quota : cpus;
+}
+
+/* ---- open files -------------------------------------------------------------------------------------------------- */
+
+void heft__os_allow_files(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+    limit.rlim_cur = limit.rlim_max;
+#if defined(OPEN_MAX)
+    if (limit.rlim_cur > OPEN_MAX) limit.rlim_cur = OPEN_MAX; /* macOS refuses more, whatever its hard limit says */
+#endif
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -321,7 +321,7 @@ static heft_status resolve_index(const resolve_job *job, const char *name) {
     if (!status) return resolve_shards(job);
     heft__free(&r->alloc, r->index, sizeof *r->index);
     r->index = NULL;
-    if (job->open->collect && (status == HEFT_CORRUPT || status == HEFT_LIMIT)) {
+    if (job->open->collect && (status == HEFT_CORRUPT || (status == HEFT_LIMIT && !error.sys_errno))) {
         resolve_report(job, HEFT_SEVERITY_ERROR, &error);
         return resolve_without_index(job);
     }

@@ -1,6 +1,8 @@
 /* heft_check: everything that can be said about a path, at once and in order. */
 #include "helper_files.h"
 
+#include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -382,6 +384,38 @@ static void test_out_of_memory(void **state) {
     }
 }
 
+/* Too few descriptors are no fault of what is checked: the check does not pass, fail or judge half of it. */
+static void test_no_descriptors_left(void **state) {
+    (void)state;
+    shard("scarce/m-1.safetensors", "a", NULL);
+    shard("scarce/m-2.safetensors", "b", NULL);
+    set_index("scarce/model.safetensors.index.json", "a=m-1 b=m-2");
+    const char *path = test_path("scarce");
+    const heft_open_options one = {.struct_size = sizeof one, .workers = 1};
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    int next = dup(0);
+    assert_true(next > 2);
+    close(next);
+    for (rlim_t extra = 0;; extra++) {
+        heft_report *report;
+        heft_error err;
+        few = (struct rlimit){.rlim_cur = (rlim_t)next + extra, .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        heft_status status = heft_check(path, &one, &report, &err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        if (status == HEFT_OK) {
+            heft_report_free(report);
+            assert_in_range(extra, 3, 6); /* the folder and two files at least */
+            return;
+        }
+        assert_null(report);
+        assert_int_equal(status, HEFT_LIMIT);
+        assert_int_equal(err.fault, HEFT_FAULT_CALLER_LIMIT);
+        assert_int_equal(err.sys_errno, EMFILE);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_file),
@@ -398,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_empty_tensors),
         cmocka_unit_test(test_fillers),
         cmocka_unit_test(test_one_source),
+        cmocka_unit_test(test_no_descriptors_left),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

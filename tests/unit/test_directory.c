@@ -389,7 +389,7 @@ static void every_failing_open(void **state) {
         heft_status status = use_folder();
         assert_int_equal(test_count_fds(), fds);
         if (status == HEFT_OK) break;
-        assert_int_equal(status, HEFT_IO);
+        assert_int_equal(status, HEFT_LIMIT);
     }
     assert_int_equal(open_fails, 6); /* folder, listing, root, "many2", "5" */
     open_calls = open_fails = 0;

@@ -3,6 +3,8 @@
 
 #include "base/os.h"
 
+#include <sys/resource.h>
+
 static heft__os_traits traits;
 
 static int restore(void **state) {
@@ -165,6 +167,21 @@ static void cpu_quotas(void **state) {
     }
 }
 
+static void as_many_files_as_the_hard_limit_allows(void **state) {
+    (void)state;
+    struct rlimit before, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    now = (struct rlimit){.rlim_cur = 32, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    for (int i = 0; i < 2; i++) {
+        heft__os_allow_files();
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+        assert_true(now.rlim_cur > 32);
+        assert_true(now.rlim_max == before.rlim_max);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(pages_are_aligned_zeroed_and_apart, restore),
@@ -174,6 +191,7 @@ int main(void) {
         cmocka_unit_test_teardown(version_2_takes_the_tightest_level, restore),
         cmocka_unit_test_teardown(version_1_and_hybrid, restore),
         cmocka_unit_test_teardown(cpu_quotas, restore),
+        cmocka_unit_test(as_many_files_as_the_hard_limit_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

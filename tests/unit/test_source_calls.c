@@ -331,7 +331,7 @@ static void every_failing_call_of_opening(void **state) {
             heft_source_unref(source);
             break;
         }
-        assert_int_equal(status, HEFT_IO);
+        assert_int_equal(status, HEFT_LIMIT);
         assert_int_equal(err.sys_errno, EMFILE);
         assert_null(source);
         assert_int_equal(test_count_fds(), fds);
