@@ -4,11 +4,12 @@
  *     heft_filter want = {.struct_size = sizeof want, .preset = HEFT_PRESET_VLLM,
  *                         .ep_rank = 3, .ep_world = 8, .num_experts = 512};
  *     heft_filter_result *mine;
- *     heft_buffer bytes;
+ *     heft_buffer bytes; // released by heft_buffer_release
  *     if (heft_filter_apply(archive, &want, &mine, &err) == HEFT_OK) {
  *         uint64_t n;
  *         const uint64_t *ids = heft_filter_kept(mine, &n);
- *         heft_read_many(archive, ids, n, NULL, &bytes, NULL, NULL, &err);
+ *         uint64_t *places = malloc(n * sizeof *places); // of tensor ids[i] in bytes.data
+ *         heft_read_many(archive, ids, n, NULL, &bytes, places, NULL, &err);
  *     }
  *
  * With tensor-parallel rules, a view for each kept id goes to heft_plan_views instead:
