@@ -21,8 +21,8 @@ size_t heft__os_page_size(void);
 /* Fresh zeroed pages, 2 MiB-aligned, huge pages asked for where the system has them. NULL on failure. */
 void *heft__os_pages(size_t nbytes);
 void heft__os_pages_free(void *ptr, size_t nbytes);
-/* Larger pages in place of those of heft__os_pages, with their content; where the system can, moved and not copied, so that
- * they are never there twice. NULL on failure: the old ones stay. new_nbytes >= old_nbytes. */
+/* More pages in place of those of heft__os_pages, with their content. It is copied piece by piece, and each piece goes back
+ * at once, so that it is never there twice. NULL on failure: the old ones stay. new_nbytes >= old_nbytes. */
 void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes);
 /* Random bytes for hash seeds; falls back to clock and addresses. Never fails. */
 void heft__os_random(void *dst, size_t nbytes);
@@ -60,7 +60,6 @@ void heft__output_interrupted(void); /* from a signal handler: removes the tempo
 /* ---- os_input.c: descriptor 0 and folders ---- */
 /* True if descriptor `fd` is a regular file, so that heft_source_open_fd can use it in place. */
 bool heft__os_is_regular(int fd);
-bool heft__os_is_directory(const char *path);
 /* Reads a descriptor to its end into *data (free with heft__free(&heft__default_allocator, data, *nbytes)); more than
  * `limit` bytes is LIMIT. */
 heft_status heft__os_read_all(int fd, uint64_t limit, void **data, uint64_t *nbytes, heft_error *err);

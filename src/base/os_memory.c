@@ -71,18 +71,19 @@ void heft__os_pages_free(void *ptr, size_t nbytes) {
 }
 
 void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes) {
-    size_t moved = 0;
-    uint8_t *fresh = heft__os_pages(new_nbytes);
+    size_t left;
+    uint8_t *fresh = os_round_pages(old_nbytes, &left) ? heft__os_pages(new_nbytes) : NULL, *to = fresh, *from = ptr;
     if (!fresh) return NULL;
-#if defined(MREMAP_FIXED)
-    /* The pages themselves go to the start of the new place, which is aligned like the old one. */
-    if (!heft__os_traits_get()->plain_pages && os_round_pages(old_nbytes, &moved) &&
-        mremap(ptr, moved, moved, MREMAP_MAYMOVE | MREMAP_FIXED, fresh) == (void *)fresh)
-        return fresh;
-#endif
-    (void)moved;
-    memcpy(fresh, ptr, old_nbytes);
-    heft__os_pages_free(ptr, old_nbytes);
+    /* Not mremap: what has grown once consists of several areas, which Linux before 6.17 does not move in one call, and a
+     * call with a fixed place that fails has removed what was there. */
+    while (left) {
+        size_t n = left < OS_HUGE_PAGE ? left : OS_HUGE_PAGE;
+        memcpy(to, from, n);
+        munmap(from, n);
+        to += n;
+        from += n;
+        left -= n;
+    }
     return fresh;
 }
 
