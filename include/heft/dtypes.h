@@ -95,12 +95,13 @@ typedef struct heft_scalar {
  * Thread rule: any thread. */
 HEFT_API heft_scalar heft_dtype_get(heft_dtype dtype, const void *data, uint64_t index);
 
-/* Writes the shortest text that reads back as the same value of `dtype` into `out` (at least 64
- * bytes), independent of the locale: "0.1", "-1.5e-05", "nan", "-inf", "True", "-7", "1+2j".
- * Returns its length without the final NUL. Floats switch to an exponent below 1e-4 and from
- * 1e16, and always show that they are floats ("1.0"). Floats of 8 bits and less are written as
- * the F32 of that value: the largest F8_E4M3 is "448.0", as people know it, though "450.0" would
- * read back too. A BOOL byte above 1 is written as a number.
+/* Writes a value as text into `out` (at least 64 bytes), independent of the locale: "0.1",
+ * "-1.5e-05", "nan", "-inf", "True", "-7", "1+2j". Returns its length without the final NUL.
+ * Of F16, BF16, F32, F64 and C64 it is the shortest text that reads back as the same value of
+ * `dtype`, of narrower floats the shortest that reads back as the same F32: the largest F8_E4M3
+ * is "448.0", as people know it, though "400.0" would read back too. Floats switch to an exponent
+ * below 1e-4 and from 1e16, and always show that they are floats ("1.0"). A BOOL byte above 1 is
+ * written as a number.
  * Thread rule: any thread. */
 HEFT_API size_t heft_scalar_text(heft_dtype dtype, const heft_scalar *value, char *out);
 

@@ -129,6 +129,13 @@ static void float_start(float_state *s, uint64_t mantissa, int power, int mantis
     }
 }
 
+/* Brings value / scale below 1: the exponent was one too low. */
+static void float_fit_scale(float_state *s) {
+    if (float_big_compare(&s->value, &s->scale) < 0) return;
+    s->exponent++;
+    float_big_multiply(&s->scale, 10);
+}
+
 /* The next digit of value / scale, which is below 1. */
 static char float_next_digit(float_state *s) {
     char digit = '0';
@@ -153,11 +160,7 @@ size_t heft__float_digits(double value, int mantissa_bits, int min_exponent, cha
     if (mantissa == 0) return 1;
     float_state s;
     float_start(&s, mantissa, power, mantissa_bits, power == min_exponent);
-    int top = float_big_compare_sum(&s.value, &s.above, &s.scale);
-    if (top > 0 || (top == 0 && s.even)) {
-        s.exponent++;
-        float_big_multiply(&s.scale, 10);
-    }
+    float_fit_scale(&s);
     *exponent = s.exponent;
     for (size_t n = 0;;) {
         digits[n] = float_next_digit(&s);
@@ -168,6 +171,10 @@ size_t heft__float_digits(double value, int mantissa_bits, int min_exponent, cha
         if (down || up) {
             int half = float_compare_half(&s);
             if (up && (!down || half > 0 || (half == 0 && digits[n] % 2))) digits[n]++;
+            if (digits[n] > '9') { /* the first digit only: a later one would have ended the text before it */
+                digits[n] = '1';
+                ++*exponent;
+            }
             return n + 1;
         }
         n++;
@@ -183,10 +190,7 @@ static size_t float_round_digits(double value, size_t wanted, char digits[17], i
     if (mantissa == 0) return 1;
     float_state s;
     float_start(&s, mantissa, power, 53, power == -1074);
-    if (float_big_compare(&s.value, &s.scale) >= 0) {
-        s.exponent++;
-        float_big_multiply(&s.scale, 10);
-    }
+    float_fit_scale(&s);
     size_t n = 0;
     while (n < wanted) digits[n++] = float_next_digit(&s);
     int half = float_compare_half(&s);

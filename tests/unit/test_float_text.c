@@ -106,7 +106,7 @@ static void rounded_texts(void **state) {
         assert_string_equal(text, rows[i].text);
     }
     uint64_t seed = 21;
-    for (uint64_t n = random_count(FLOAT_TEXT_TIMES * 120000); n > 0; n--) {
+    for (uint64_t n = test_count(FLOAT_TEXT_TIMES * 120000); n > 0; n--) {
         double value = n % 2 ? double_of(random_u64(&seed)) : (double)(int64_t)random_u64(&seed) / 1e15;
         if (isnan(value)) continue;
         char want[64], got[32];
@@ -135,7 +135,8 @@ static double round_narrow(double value, const narrow *format) {
     return copysign(ldexp(scaled, power), value);
 }
 
-/* `value` is of the format: its text reads back, and no text with a digit less does. */
+/* `value` is of the format: its text reads back, no text with a digit less does, and of those that have as many none that
+ * reads back is closer. */
 static void check_narrow(double value, const narrow *format) {
     char text[32], digits[17], shorter[40];
     int exponent;
@@ -146,6 +147,10 @@ static void check_narrow(double value, const narrow *format) {
         fail_msg("%a prints as %s", value, text);
     size_t n = heft__float_digits(value, format->mantissa_bits, format->min_exponent, digits, &exponent);
     assert_true(n >= 1 && n <= 17 && (value == 0 || (digits[0] != '0' && digits[n - 1] != '0')));
+    snprintf(shorter, sizeof shorter, "%.*e", (int)n - 1, value);
+    double nearest = strtod(shorter, NULL);
+    if (round_narrow(nearest, format) == value && fabs(back - value) > fabs(nearest - value))
+        fail_msg("%s, but %s is closer", text, shorter);
     if (n == 1) return;
     /* The shorter texts nearest to the value lie just below and above it. */
     uint64_t number = 0;
@@ -191,7 +196,7 @@ static int least_precision(double value, bool single) {
 static void random_singles(void **state) {
     (void)state;
     uint64_t seed = 31;
-    for (uint64_t n = random_count(FLOAT_TEXT_TIMES * 120000); n > 0; n--) {
+    for (uint64_t n = test_count(FLOAT_TEXT_TIMES * 120000); n > 0; n--) {
         uint32_t bits = (uint32_t)random_u64(&seed);
         if (n % 8 == 0) bits &= 0xFF800000u; /* powers of two */
         float value = float_of(bits);
@@ -199,6 +204,7 @@ static void random_singles(void **state) {
         char text[32], digits[17];
         int exponent;
         heft__float_text((double)value, 24, -149, text);
+        if (n % 4 == 1) check_narrow((double)value, &(narrow){24, -149});
         if (strtof(text, NULL) != value) fail_msg("%a prints as %s", (double)value, text);
         size_t len = heft__float_digits((double)value, 24, -149, digits, &exponent);
         if (n % 4 == 0 && (int)len > least_precision((double)value, true)) fail_msg("%s is too long", text);
@@ -217,7 +223,7 @@ static void check_double(double value, bool thorough) {
 static void random_doubles(void **state) {
     (void)state;
     uint64_t seed = 41;
-    for (uint64_t n = random_count(FLOAT_TEXT_TIMES * 150000); n > 0; n--) {
+    for (uint64_t n = test_count(FLOAT_TEXT_TIMES * 150000); n > 0; n--) {
         double value = double_of(random_u64(&seed));
         if (n % 4 == 1) value = (double)(int64_t)random_u64(&seed) / 1e18;
         if (n % 4 == 2) value = (double)random_below(&seed, 1000000) / 1000;
