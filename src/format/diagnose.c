@@ -195,7 +195,8 @@ static bool diagnose_utf16(const diagnose_file *f) {
  */
 
 static bool diagnose_zip(const diagnose_file *f) {
-    if (!diagnose_starts(f, 0, "PK\x03\x04", 4) || f->n < 30) return false;
+    if (!diagnose_starts(f, 0, "PK\x03\x04", 4)) return false;
+    if (f->n < 30) return diagnose_say(f, HEFT_FAULT_ZIP, "a zip archive that ends inside its first member");
     size_t len = (size_t)(uint8_t)f->head[26] | (size_t)(uint8_t)f->head[27] << 8;
     if (len > f->n - 30) len = f->n - 30;
     const char *name = f->head + 30;

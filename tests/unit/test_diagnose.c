@@ -32,6 +32,7 @@ static const wrong_file wrong_files[] = {
     {ZIP("arr_0.npy", "\x09"), 43, HEFT_FAULT_ZIP, "NumPy .npz (first member \"arr_0.npy\")"},
     {ZIP("archive/data.pkl", "\x10"), 50, HEFT_FAULT_ZIP, "PyTorch"},
     {ZIP("readme.txt", "\x0A"), 44, HEFT_FAULT_ZIP, "(first member \"readme.txt\")"},
+    {"PK\3\4\x14\0\0\0\0\0\0\0\0\0", 14, HEFT_FAULT_ZIP, "ends inside its first member"},
     {"\x80\x02}q\0(X\5\0\0\0", 11, HEFT_FAULT_PICKLE, "protocol 2"},
     {"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94", 13, HEFT_FAULT_PICKLE, "protocol 4"},
     {"\x80\x02\x8A\x0Al\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19.\x80\x02M\xE9\x03.", 0, HEFT_FAULT_PICKLE, "PyTorch"},
