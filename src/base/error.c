@@ -59,6 +59,7 @@ heft_status heft__fail(heft_error *err, heft_status status, heft_fault fault, co
 }
 
 heft_status heft__fail_memory(heft_error *err, uint64_t nbytes) {
+    if (nbytes == HEFT_NONE) return heft__fail(err, HEFT_OUT_OF_MEMORY, HEFT_FAULT_MEMORY, "out of memory");
     heft__fail(err, HEFT_OUT_OF_MEMORY, HEFT_FAULT_MEMORY, "out of memory: %llu bytes wanted", (unsigned long long)nbytes);
     heft__error_at(err, HEFT_NONE, nbytes, HEFT_NONE);
     return HEFT_OUT_OF_MEMORY;

@@ -12,10 +12,10 @@
 
 /* Starts an error: clears *err, sets status, fault and message, numbers to HEFT_NONE. Returns `status`, so that a function
  * ends with `return heft__fail(...)`. A too long message is cut at a UTF-8 boundary with U+2026. Text from files must be
- * escaped before it is passed (base/escape.h). No floating point in formats: it is bound to the locale. */
+ * escaped before it is passed (heft__escape of base/text.h). No floating point in formats: it is bound to the locale. */
 heft_status heft__fail(heft_error *err, heft_status status, heft_fault fault, const char *format, ...) HEFT__PRINTF(4, 5);
 
-/* An allocation failed: OUT_OF_MEMORY, HEFT_FAULT_MEMORY, with the size wanted in `expected`. */
+/* An allocation failed: OUT_OF_MEMORY, HEFT_FAULT_MEMORY, with the size wanted in `expected` (HEFT_NONE: unknown). */
 heft_status heft__fail_memory(heft_error *err, uint64_t nbytes);
 
 /* A system call failed with errno `code` while doing `what` ("opening", "reading") to `file`: NOT_FOUND, PERMISSION, IO,

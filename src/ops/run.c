@@ -173,10 +173,10 @@ void heft__error_name(heft_error *err, const heft_archive *archive, uint64_t id)
     if (!err) return;
     uint32_t file;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
-    char name[160];
+    char name[160], text[sizeof err->message + sizeof name + 16];
     heft__escape(name, sizeof name, entry->name, entry->name_len);
-    size_t n = strlen(err->message); /* of engine and source: short enough for what follows */
-    snprintf(err->message + n, sizeof err->message - n, ", in tensor \"%s\"", name);
+    snprintf(text, sizeof text, "%s, in tensor \"%s\"", err->message, name);
+    heft__copy_text(err->message, sizeof err->message, text, strlen(text)); /* cut between characters, if at all */
     heft__error_tensor(err, entry->name, entry->name_len);
     heft__error_file(err, archive->files[file]->source->label);
 }
