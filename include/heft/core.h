@@ -130,7 +130,7 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(EMPTY_TENSORS, "empty-tensors")           /* many zero-element tensors: a save that was not gathered */          \
     X(SAVE_INTERRUPTED, "save-interrupted")     /* the marker of an unfinished save is there */                        \
     X(TEMP_FILE, "temp-file")                   /* a temporary file of a save that ended */                            \
-    X(LEADING_SPACE, "leading-space")           /* notes: accepted in silence, mentioned by check */                   \
+    X(LEADING_SPACE, "leading-space")           /* white space before the header's object */                           \
     X(UNKNOWN_FIELD, "unknown-field")           /* a field of an entry that the format lacks */                        \
     X(DUPLICATE_KEY, "duplicate-key")           /* a metadata key twice, the last wins */                              \
     X(ODD_NAME, "odd-name")                     /* an empty or NUL-bearing name */                                     \
@@ -140,7 +140,8 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(FILLERS, "fillers")                       /* filler entries, hidden from listings */                             \
     X(RANK_LIMIT, "rank-limit")                 /* more than HEFT_MAX_RANK dims, or a dim above 2^63 - 1 */            \
     X(NOT_ALIGNED, "not-aligned")               /* a borrow that the tensor's address does not allow */                \
-    X(NO_INDEX, "no-index")                     /* numbered shards without an index file */
+    X(NO_INDEX, "no-index")                     /* numbered shards without an index file */                            \
+    X(WRITE_ERROR, "write-error")               /* the operating system failed a write */
 
 typedef uint32_t heft_fault;
 enum {
@@ -215,7 +216,6 @@ HEFT_API const char *heft_version(void);
 #define HEFT_FEATURE_MAP UINT64_C(1)          /* files can be mapped, so tensors can be borrowed */
 #define HEFT_FEATURE_HUGE_PAGES UINT64_C(2)   /* large allocations ask for huge pages */
 #define HEFT_FEATURE_VECTOR_READ UINT64_C(4)  /* preadv is there */
-#define HEFT_FEATURE_SIMD UINT64_C(8)         /* vector kernels beyond the baseline are compiled in and usable */
 #define HEFT_FEATURE_BIG_ENDIAN UINT64_C(16)  /* the host is big-endian: reads swap, borrows are refused */
 
 /* The HEFT_FEATURE bits of this build on this processor.

@@ -57,6 +57,13 @@ static heft_status output_fail(heft_error *err, heft_status status, heft_fault f
     return status;
 }
 
+/* As heft__fail_errno, for what goes wrong on the way to a file written. */
+static heft_status output_fail_errno(heft_error *err, int code, const char *path, const char *what) {
+    heft_status status = heft__fail_errno(err, code, path, what);
+    if (err && err->fault == HEFT_FAULT_READ_ERROR) err->fault = HEFT_FAULT_WRITE_ERROR;
+    return status;
+}
+
 static heft_status output_fail_exists(heft_error *err, const char *path) {
     return output_fail(err, HEFT_EXISTS, HEFT_FAULT_CALL, path, "it exists already and is not replaced unless forced");
 }
@@ -100,7 +107,7 @@ static bool output_is_blobs(const char *folder) {
 /* Opens the folder of `path` and notes the name in it. */
 static heft_status output_locate(heft__output *out, char path[OUTPUT_PATH_MAX], bool followed, heft_error *err) {
     char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (strlen(name) > OUTPUT_NAME_MAX) return heft__fail_errno(err, ENAMETOOLONG, out->path, "creating");
+    if (strlen(name) > OUTPUT_NAME_MAX) return output_fail_errno(err, ENAMETOOLONG, out->path, "creating");
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return output_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_NOT_REGULAR, out->path,
                            "it names a directory; a file is wanted");
@@ -111,7 +118,7 @@ static heft_status output_locate(heft__output *out, char path[OUTPUT_PATH_MAX], 
         return output_fail(err, HEFT_PERMISSION, HEFT_FAULT_ACCESS, out->path,
                            "it is a link into a Hub cache, whose files are named by their content; remove the link first");
     out->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return out->folder < 0 ? heft__fail_errno(err, errno, out->path, "opening the folder of") : HEFT_OK;
+    return out->folder < 0 ? output_fail_errno(err, errno, out->path, "opening the folder of") : HEFT_OK;
 }
 
 /* ---- the file in progress ---- */
@@ -142,7 +149,7 @@ static heft_status output_create_file(heft__output *out, heft_error *err) {
         output_temp_name(out);
         fd = openat(out->folder, out->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EINTR && (errno != EEXIST || tries >= OUTPUT_TRIES))
-            return heft__fail_errno(err, errno, out->path, "creating a temporary file for");
+            return output_fail_errno(err, errno, out->path, "creating a temporary file for");
     }
     out->fd = output_above_standard(fd);
     struct stat st;
@@ -153,7 +160,7 @@ static heft_status output_create_file(heft__output *out, heft_error *err) {
     if (!ready || fchmod(out->fd, 0600) != 0) {
         int code = errno;
         (void)unlinkat(out->folder, out->temp, 0);
-        return heft__fail_errno(err, code, out->path, "creating a temporary file for");
+        return output_fail_errno(err, code, out->path, "creating a temporary file for");
     }
     heft__output *none = NULL;
     (void)atomic_compare_exchange_strong(&output_in_progress, &none, out);
@@ -192,17 +199,17 @@ static heft_status output_open_target(heft__output *out, const char *path, heft_
     int fd = output_standard_fd(path);
     if (fd >= 0) {
         out->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        return out->fd < 0 ? heft__fail_errno(err, errno, path, "opening") : HEFT_OK;
+        return out->fd < 0 ? output_fail_errno(err, errno, path, "opening") : HEFT_OK;
     }
     bool exists = stat(path, &st) == 0, followed;
-    if (!exists && errno != ENOENT) return heft__fail_errno(err, errno, path, "examining");
+    if (!exists && errno != ENOENT) return output_fail_errno(err, errno, path, "examining");
     if (exists && S_ISDIR(st.st_mode))
         return output_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_NOT_REGULAR, path, "it is a directory; a file is wanted");
     if (exists && !S_ISREG(st.st_mode)) {
         do fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
         while (fd < 0 && errno == EINTR);
         out->fd = output_above_standard(fd);
-        return out->fd < 0 ? heft__fail_errno(err, errno, path, "opening") : HEFT_OK;
+        return out->fd < 0 ? output_fail_errno(err, errno, path, "opening") : HEFT_OK;
     }
     if (exists && !out->force) return output_fail_exists(err, path);
     if (exists) {
@@ -213,7 +220,7 @@ static heft_status output_open_target(heft__output *out, const char *path, heft_
     }
     memcpy(resolved, path, strlen(path) + 1);
     int code = output_follow(resolved, &followed);
-    if (code) return heft__fail_errno(err, code, path, "following");
+    if (code) return output_fail_errno(err, code, path, "following");
     heft_status status = output_locate(out, resolved, followed, err);
     return status == HEFT_OK ? output_create(out, err) : status;
 }
@@ -230,7 +237,7 @@ heft_status heft__output_open(const char *path, bool force, heft__output **resul
     *result = NULL;
     size_t len = strlen(path);
     if (len == 0) return output_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, path, "the output path is empty");
-    if (len >= OUTPUT_PATH_MAX) return heft__fail_errno(err, ENAMETOOLONG, path, "creating");
+    if (len >= OUTPUT_PATH_MAX) return output_fail_errno(err, ENAMETOOLONG, path, "creating");
     heft__output *out = heft__alloc_zero(&heft__default_allocator, sizeof *out);
     if (!out) return heft__fail_memory(err, sizeof *out);
     out->fd = out->folder = -1;
@@ -250,9 +257,9 @@ heft_status heft__output_write(heft__output *out, const void *data, size_t nbyte
         ssize_t n = write(out->fd, at, nbytes < (size_t)1 << 30 ? nbytes : (size_t)1 << 30);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) { /* a pipe that does not block */
             struct pollfd wait = {.fd = out->fd, .events = POLLOUT};
-            if (poll(&wait, 1, -1) < 0 && errno != EINTR) return heft__fail_errno(err, errno, out->path, "writing");
+            if (poll(&wait, 1, -1) < 0 && errno != EINTR) return output_fail_errno(err, errno, out->path, "writing");
         } else if (n < 0 && errno != EINTR) {
-            return heft__fail_errno(err, errno, out->path, "writing");
+            return output_fail_errno(err, errno, out->path, "writing");
         } else if (n > 0) {
             at += n;
             nbytes -= (size_t)n;
@@ -286,19 +293,19 @@ static int output_sync(int fd) {
 static heft_status output_finish(heft__output *out, heft_error *err) {
     if (out->keep_owner && fchown(out->fd, out->uid, out->gid) != 0)
         (void)!fchown(out->fd, (uid_t)-1, out->gid); /* where permitted */
-    if (fchmod(out->fd, out->mode) != 0) return heft__fail_errno(err, errno, out->path, "setting the mode of");
+    if (fchmod(out->fd, out->mode) != 0) return output_fail_errno(err, errno, out->path, "setting the mode of");
     int code = output_sync(out->fd);
-    if (code) return heft__fail_errno(err, code, out->path, "writing to disk");
+    if (code) return output_fail_errno(err, code, out->path, "writing to disk");
     code = close(out->fd) != 0 && errno != EINTR ? errno : 0;
     out->fd = -1;
-    if (code) return heft__fail_errno(err, code, out->path, "closing");
+    if (code) return output_fail_errno(err, code, out->path, "closing");
     if (out->force) code = renameat(out->folder, out->temp, out->folder, out->name) != 0 ? errno : 0;
     else code = output_rename_new(out);
     if (code == EEXIST) return output_fail_exists(err, out->path);
-    if (code) return heft__fail_errno(err, code, out->path, "renaming the finished file to");
+    if (code) return output_fail_errno(err, code, out->path, "renaming the finished file to");
     out->temp[0] = 0;
     code = output_sync(out->folder);
-    return code ? heft__fail_errno(err, code, out->path, "writing to disk the folder of") : HEFT_OK;
+    return code ? output_fail_errno(err, code, out->path, "writing to disk the folder of") : HEFT_OK;
 }
 
 heft_status heft__output_commit(heft__output *out, heft_error *err) {
@@ -307,7 +314,7 @@ heft_status heft__output_commit(heft__output *out, heft_error *err) {
     else {
         int code = close(out->fd) != 0 && errno != EINTR ? errno : 0;
         out->fd = -1;
-        if (code) status = heft__fail_errno(err, code, out->path, "closing");
+        if (code) status = output_fail_errno(err, code, out->path, "closing");
     }
     heft__output_abort(out);
     return status;
