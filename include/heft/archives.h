@@ -291,7 +291,8 @@ typedef struct heft_report_summary {
 HEFT_API void heft_report_summarize(const heft_report *report, heft_report_summary *out);
 
 /* Frees a report made by heft_check; NULL does nothing. Reports borrowed from an archive are
- * not freed. */
+ * not freed.
+ * Thread rule: when no other thread uses it. */
 HEFT_API void heft_report_free(heft_report *report);
 
 #ifdef __cplusplus

@@ -2,6 +2,9 @@
 #ifndef HEFT_API_API_H
 #define HEFT_API_API_H
 
-#include "base/options.h"
+#include "ops/ops.h"
+
+/* From a caller's options (may be NULL). INVALID_ARGUMENT. (archive.c) */
+heft_status heft__open_job_make(const heft_open_options *options, heft__open_job *job, heft_error *err);
 
 #endif

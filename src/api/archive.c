@@ -1,8 +1,9 @@
 /* api: opening checkpoints, and what an archive holds. */
+#include "api/api.h"
+
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "ops/ops.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* api: heft_read and its relatives: a plan made, run and freed in one call. */
 #include "api/read.h"
 
-#include "api/api.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/parallel.h"
 #include "ops/run.h"
 
@@ -14,6 +14,9 @@ heft_status heft__read_begin(const heft_archive *archive, const heft_read_option
     heft_status status =
         heft__options_copy(&request->options, sizeof request->options, options, "heft_read_options", err);
     if (status != HEFT_OK) return status;
+    const bool *flags = request->options.reserved_flags;
+    if (flags[0] || flags[1] || flags[2])
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_read_options: reserved_flags are not 0");
     const heft_allocator *given = request->options.allocator;
     if (!heft__allocator_from(given ? given : archive ? &archive->alloc : NULL, &request->alloc))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the allocator lacks a function");

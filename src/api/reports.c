@@ -1,6 +1,9 @@
 /* api: checking paths, and reading reports. */
+#include "api/api.h"
+
 #include "base/error.h"
-#include "ops/ops.h"
+
+#include <string.h>
 
 static heft_status report_null(heft_error *err, const char *what) {
     return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%s is NULL", what);
@@ -57,6 +60,7 @@ uint64_t heft_report_count_of(const heft_report *report, heft_severity severity)
 heft_status heft_report_get(const heft_report *report, uint64_t index, heft_severity *severity, heft_error *fault,
                             heft_error *err) {
     *severity = HEFT_SEVERITY_NOTE;
+    memset(fault, 0, sizeof *fault);
     if (index >= report->faults.count)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "item %llu of a report of %llu",
                           (unsigned long long)index, (unsigned long long)report->faults.count);

@@ -15,9 +15,6 @@ typedef struct heft__open_job {
 /* Bytes of a header by default: the reference's limit. */
 #define HEFT__MAX_HEADER_NBYTES UINT64_C(100000000)
 
-/* From a caller's options (may be NULL). INVALID_ARGUMENT. (api/archive.c) */
-heft_status heft__open_job_make(const heft_open_options *options, heft__open_job *job, heft_error *err);
-
 /* resolve.c: which files a path means (docs/formats/sharded.md). Opens folders, the index, and a path that is one file;
  * no shard. Everything lies in `arena` unless said otherwise. */
 typedef struct heft__resolution {

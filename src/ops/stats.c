@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "catalog/catalog.h"
 #include "heft/reads.h"
+#include "plan/plan.h"
 #include "view/view.h"
 
 #include <math.h>
@@ -343,10 +344,13 @@ heft_status heft_view_stats(const heft_view *view, const heft_read_options *opti
     heft_read_options caller;
     heft_status status = heft__options_copy(&caller, sizeof caller, options, "heft_read_options", err);
     if (status != HEFT_OK) return status;
+    uint64_t count;
+    status = heft__plan_check_view(view, &count, err); /* views are plain values of the caller */
+    if (status != HEFT_OK) return status;
     if (!heft__allocator_from(caller.allocator ? caller.allocator : &view->archive->alloc, &alloc))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the allocator lacks a function");
     const heft_stats none = {.min = (double)NAN, .max = (double)NAN, .mean = (double)NAN, .std = (double)NAN};
-    if (heft_view_nelems(view) == 0) return *out = none, HEFT_OK;
+    if (count == 0) return *out = none, HEFT_OK;
     stats_normalize(view, &job.view);
     stats_cut(&job);
     for (uint32_t i = 0; i < 256 && heft_dtype_bits(view->dtype) == 8; i++) {
@@ -363,7 +367,7 @@ heft_status heft_view_stats(const heft_view *view, const heft_read_options *opti
     if (stats) *stats = read;
     if (status != HEFT_OK) return status;
     *out = none;
-    out->count = heft_view_nelems(view);
+    out->count = count;
     out->nans = sum.nans;
     out->infs = sum.infs;
     out->zeros = sum.zeros;

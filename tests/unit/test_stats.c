@@ -239,6 +239,16 @@ static void odd_views(void **state) {
     assert_int_equal(heft_view_stats(&view, NULL, NULL, NULL, NULL), HEFT_INVALID_ARGUMENT);
     heft_read_options options = {.struct_size = 3};
     assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    options = (heft_read_options){.struct_size = sizeof options, .reserved_flags = {false, false, true}};
+    assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    part = view; /* views that no function of heft makes */
+    part.rank = HEFT_MAX_RANK + 1;
+    assert_int_equal(heft_view_stats(&part, NULL, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    part = view;
+    part.offset = 1;
+    assert_int_equal(heft_view_stats(&part, NULL, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    part.dtype = HEFT_DTYPE_NONE;
+    assert_int_equal(heft_view_stats(&part, NULL, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
     heft_source_unref(source);
 }
 
