@@ -138,9 +138,3 @@ void heft__arena_free(heft__arena *arena) {
     arena->chunks = NULL;
     arena->at = arena->end = NULL;
 }
-
-uint64_t heft__arena_nbytes(const heft__arena *arena) {
-    uint64_t sum = 0;
-    for (const heft__arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next) sum += chunk->nbytes;
-    return sum;
-}

@@ -118,13 +118,3 @@ bool heft__hash_add(heft__hash_index *index, uint32_t hash, uint32_t number) {
     index->count++;
     return true;
 }
-
-void heft__hash_replace(heft__hash_index *index, uint32_t hash, uint32_t from, uint32_t to) {
-    uint64_t wanted = (uint64_t)hash << 32 | (from + 1);
-    for (uint64_t at = hash & index->mask; index->slots && index->slots[at] != 0; at = (at + 1) & index->mask) {
-        if (index->slots[at] == wanted) {
-            index->slots[at] = (uint64_t)hash << 32 | (to + 1);
-            return;
-        }
-    }
-}

@@ -40,7 +40,4 @@ static inline bool heft__hash_next(const heft__hash_index *index, uint32_t hash,
  * False: out of memory. */
 bool heft__hash_add(heft__hash_index *index, uint32_t hash, uint32_t number);
 
-/* Replaces the number `from` under a hash by `to`. */
-void heft__hash_replace(heft__hash_index *index, uint32_t hash, uint32_t from, uint32_t to);
-
 #endif

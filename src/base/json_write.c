@@ -145,22 +145,14 @@ void heft__json_out_string(heft__json_out *out, const char *text, size_t len) {
     out->need_comma = true;
 }
 
-static void json_out_integer(heft__json_out *out, bool negative, uint64_t size) {
+void heft__json_out_u64(heft__json_out *out, uint64_t value) {
     char text[24];
     size_t at = sizeof text;
     do {
-        text[--at] = (char)('0' + size % 10);
-        size /= 10;
-    } while (size);
-    if (negative) text[--at] = '-';
+        text[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
     json_out_scalar(out, text + at, sizeof text - at);
-}
-
-void heft__json_out_u64(heft__json_out *out, uint64_t value) {
-    json_out_integer(out, false, value);
-}
-void heft__json_out_i64(heft__json_out *out, int64_t value) {
-    json_out_integer(out, value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 void heft__json_out_double(heft__json_out *out, double value) {

@@ -25,7 +25,6 @@ void heft__json_out_array_end(heft__json_out *out);
 void heft__json_out_key(heft__json_out *out, const char *key, size_t len); /* len SIZE_MAX: strlen */
 void heft__json_out_string(heft__json_out *out, const char *text, size_t len); /* the same */
 void heft__json_out_u64(heft__json_out *out, uint64_t value);
-void heft__json_out_i64(heft__json_out *out, int64_t value);
 void heft__json_out_double(heft__json_out *out, double value); /* NaN and infinities become null */
 void heft__json_out_bool(heft__json_out *out, bool value);
 void heft__json_out_null(heft__json_out *out);

@@ -1,4 +1,4 @@
-/* base: what stands behind a descriptor or a path, and a descriptor read to its end. */
+/* base: what stands behind a descriptor, and a descriptor read to its end. */
 #include "base/os.h"
 
 #include "base/alloc.h"
@@ -13,11 +13,6 @@
 bool heft__os_is_regular(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-bool heft__os_is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* read with interruptions retried; a descriptor that does not block is waited for. Bytes, or -errno. */

@@ -10,12 +10,14 @@
  * are not here, or occur once, are kept as whole errors (HEFT__FAULT_WHOLE).
  *
  *   kind              file, entry, other, offset, value
- *   MISSING_SHARD     entry: 0 absent, 1 a dangling link; other: tensors that the index expects in it; value: text, its
- * name INDEX_MISMATCH    file: the shard; value: text, the tensor UNINDEXED_TENSOR  file, entry: the tensor; other: the
- * file that the index names for it, or UINT32_MAX; offset: its bytes SHARED_NAME       file, entry: the later tensor;
- * other: the first file that has it; offset: its bytes ORPHAN_SHARD      value: text, the file METADATA_DIFFERS  other:
- * how many keys; value: text, the first EMPTY_TENSORS     file, entry: the first; other: how many TEMP_FILE entry,
- * other: high and low half of its size; value: text, the file; value + 1: text, its age */
+ *   MISSING_SHARD     entry: 0 absent, 1 a dangling link; other: tensors that the index expects in it; value: text, its name
+ *   INDEX_MISMATCH    file: the shard; value: text, the tensor
+ *   UNINDEXED_TENSOR  file, entry: the tensor; other: the file that the index names for it, or UINT32_MAX; offset: its bytes
+ *   SHARED_NAME       file, entry: the later tensor; other: the first file that has it; offset: its bytes
+ *   ORPHAN_SHARD      value: text, the file
+ *   METADATA_DIFFERS  other: how many keys; value: text, the first
+ *   EMPTY_TENSORS     file, entry: the first; other: how many
+ *   TEMP_FILE         entry, other: high and low half of its size; value: text, the file; value + 1: text, its age */
 
 typedef struct setfault_names {
     char file[300];  /* of the record, escaped; else the index, else what was opened */

@@ -1,9 +1,8 @@
-/* Random numbers that are the same in every run, and how often a test repeats. */
+/* Random numbers that are the same in every run. */
 #ifndef HEFT_TESTS_HELPER_RANDOM_H
 #define HEFT_TESTS_HELPER_RANDOM_H
 
 #include <stdint.h>
-#include <stdlib.h>
 
 /* The state is the seed: start it with any constant. (Sequence of a Weyl counter through two multiply-xorshift rounds.) */
 static inline uint64_t random_u64(uint64_t *state) {
@@ -15,12 +14,5 @@ static inline uint64_t random_u64(uint64_t *state) {
 
 /* 0 to n - 1. */
 static inline uint64_t random_below(uint64_t *state, uint64_t n) { return random_u64(state) % n; }
-
-/* How often to repeat: `n`, divided by HEFT_TEST_DIVISOR (slow machines and emulators), at least 1. */
-static inline uint64_t random_count(uint64_t n) {
-    const char *divisor = getenv("HEFT_TEST_DIVISOR");
-    uint64_t d = divisor ? strtoull(divisor, NULL, 10) : 1;
-    return d > 1 ? n / d + (n < d) : n;
-}
 
 #endif

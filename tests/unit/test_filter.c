@@ -236,7 +236,7 @@ static void globs_at_random(void **state) {
     (void)state;
     uint64_t seed = 8;
     static const char letters[] = "ab*?*a\\[b]*";
-    for (uint64_t round = 0; round < random_count(3000); round++) {
+    for (uint64_t round = 0; round < test_count(3000); round++) {
         char glob[8] = "", text[30][12];
         const char *names[30], *globs[] = {glob};
         bool matches;
@@ -579,7 +579,7 @@ static void accounts_at_random(void **state) {
                                         "3.",     "w",    "weight",  "input_scale", "x",        "norm."};
     static const char *const globs[] = {"*", "*w*", "model.*", "*[0-9].*", "*weight", "zz*", "?", "*.experts.*"};
     uint64_t seed = 21;
-    for (uint64_t round = 0; round < random_count(600); round++) {
+    for (uint64_t round = 0; round < test_count(600); round++) {
         static char names[60][96];
         const char *list[60], *include[3], *exclude[3], *defer[3];
         heft_tp_rule rules[2];

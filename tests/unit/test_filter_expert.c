@@ -93,7 +93,7 @@ static void names_at_random(void **state) {
     static const char *const pieces[] = {
         "experts", ".", ".", ".", "9", "experts.", "+", "18446744073709551615", "0", "x", ".experts", "Experts", "1"};
     uint64_t seed = 11;
-    for (uint64_t round = 0; round < random_count(200000); round++) {
+    for (uint64_t round = 0; round < test_count(200000); round++) {
         char name[256] = "", number[24];
         for (uint64_t i = random_below(&seed, 9); i-- > 0;) strcat(name, pieces[random_below(&seed, 13)]);
         const char *expected = "no";
@@ -239,7 +239,7 @@ static void ranks_share_all_tensors(void **state) {
     uint64_t seed = 3;
     static char names[120][64];
     const char *list[120];
-    for (uint64_t round = 0; round < random_count(150); round++) {
+    for (uint64_t round = 0; round < test_count(150); round++) {
         size_t n = random_names(&seed, names, list, 1 + random_below(&seed, 120));
         heft_archive *archive = named_archive(list, n);
         heft_filter filter = {.struct_size = sizeof filter,

@@ -24,7 +24,7 @@ static uint32_t find(const heft__hash_index *index, const char *name, size_t len
 
 static void names_are_found_while_it_grows(void **state) {
     (void)state;
-    uint32_t n = (uint32_t)random_count(100000);
+    uint32_t n = (uint32_t)test_count(100000);
     for (uint64_t expected = 0; expected <= n; expected += n) {
         test_allocator t;
         test_allocator_init(&t, 0);
@@ -49,28 +49,6 @@ static void names_are_found_while_it_grows(void **state) {
         assert_int_equal(t.live_blocks, 0);
         assert_int_equal(find(&index, "x", 1), UINT32_MAX); /* an empty one again */
     }
-}
-
-static void numbers_are_replaced(void **state) {
-    (void)state;
-    heft__hash_index index;
-    assert_true(heft__hash_index_init(&index, &heft__default_allocator, 0));
-    heft__hash_replace(&index, 7, 1, 2); /* nothing there: nothing happens */
-    assert_true(heft__hash_add(&index, 7, 0));
-    assert_true(heft__hash_add(&index, 7, UINT32_MAX - 1));
-    assert_true(heft__hash_add(&index, 7, 2));
-    heft__hash_replace(&index, 7, UINT32_MAX - 1, 5);
-    heft__hash_replace(&index, 8, 0, 6); /* another hash: not it */
-    heft__hash_replace(&index, 7, 9, 6); /* not there */
-    uint64_t cursor = heft__hash_start(&index, 7);
-    uint32_t number, seen[4] = {0}, n = 0;
-    while (n < 4 && heft__hash_next(&index, 7, &cursor, &number)) seen[n++] = number;
-    assert_int_equal(n, 3);
-    assert_int_equal(seen[0], 0);
-    assert_int_equal(seen[1], 5);
-    assert_int_equal(seen[2], 2);
-    assert_int_equal(index.count, 3);
-    heft__hash_index_free(&index);
 }
 
 /* All under one hash: slow, but right, also when the run of slots wraps around the end. */
@@ -195,7 +173,6 @@ static void hashes_spread(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found_while_it_grows),
-        cmocka_unit_test(numbers_are_replaced),
         cmocka_unit_test(equal_hashes_are_kept_apart),
         cmocka_unit_test(failing_allocations_leave_it_as_it_was),
         cmocka_unit_test(every_bit_counts),

@@ -23,7 +23,6 @@ static void write_sample(heft__json_out *out) {
     heft__json_out_array(out);
     heft__json_out_u64(out, 2);
     heft__json_out_u64(out, UINT64_MAX);
-    heft__json_out_i64(out, INT64_MIN);
     heft__json_out_array_end(out);
     heft__json_out_key(out, "none", 4);
     heft__json_out_array(out);
@@ -48,13 +47,13 @@ static void minified_and_indented(void **state) {
     heft__json_out out;
     heft__json_out_init(&out, &heft__default_allocator, 0, false);
     write_sample(&out);
-    check_text(&out, "{\"name\":\"h.0\",\"shape\":[2,18446744073709551615,-9223372036854775808],\"none\":[],"
+    check_text(&out, "{\"name\":\"h.0\",\"shape\":[2,18446744073709551615],\"none\":[],"
                      "\"inner\":{\"\":{},\"t\":true,\"f\":false},\"null\":null}");
     heft__json_out_init(&out, &heft__default_allocator, 2, false);
     write_sample(&out);
     check_text(
         &out,
-        "{\n  \"name\": \"h.0\",\n  \"shape\": [\n    2,\n    18446744073709551615,\n    -9223372036854775808\n  ],\n"
+        "{\n  \"name\": \"h.0\",\n  \"shape\": [\n    2,\n    18446744073709551615\n  ],\n"
         "  \"none\": [],\n  \"inner\": {\n    \"\": {},\n    \"t\": true,\n    \"f\": false\n  },\n  \"null\": "
         "null\n}");
 }
@@ -81,10 +80,8 @@ static void numbers_as_text(void **state) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) heft__json_out_double(&out, values[i]);
     heft__json_out_double(&out, (double)NAN);
     heft__json_out_double(&out, (double)-INFINITY);
-    heft__json_out_i64(&out, -1);
-    heft__json_out_i64(&out, INT64_MAX);
     heft__json_out_array_end(&out);
-    check_text(&out, "[0.0,-0.0,1.0,0.1,1e-07,1e+16,5e-324,1.7976931348623157e+308,null,null,-1,9223372036854775807]");
+    check_text(&out, "[0.0,-0.0,1.0,0.1,1e-07,1e+16,5e-324,1.7976931348623157e+308,null,null]");
 }
 
 static void escaping(void **state) {
@@ -120,7 +117,7 @@ static void escaping(void **state) {
 static void strings_come_back(void **state) {
     (void)state;
     uint64_t seed = 17;
-    for (uint64_t n = random_count(20000); n > 0; n--) {
+    for (uint64_t n = test_count(20000); n > 0; n--) {
         char text[256], back[2048];
         size_t len = 0;
         for (uint64_t k = random_below(&seed, 40); k > 0; k--) {

@@ -15,7 +15,7 @@ static bool comes_before(const heft__fault *a, const heft__fault *b) {
 static void records_are_sorted_and_equal_ones_stay(void **state) {
     (void)state;
     uint64_t seed = 7;
-    for (uint64_t round = 0; round < random_count(4000); round++) {
+    for (uint64_t round = 0; round < test_count(4000); round++) {
         heft_report *report = heft__report_new(&heft__default_allocator);
         assert_non_null(report);
         uint64_t n = random_below(&seed, 70), run = 1 + random_below(&seed, 40), last = 0;

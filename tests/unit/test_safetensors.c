@@ -457,7 +457,7 @@ static heft_status scan_one_by_one(const uint8_t *file, size_t n, heft__listing 
 static void both_readers_agree_on_large_headers(void **state) {
     (void)state;
     uint64_t seed = 5;
-    for (uint64_t round = 0; round < random_count(40); round++) {
+    for (uint64_t round = 0; round < test_count(40); round++) {
         uint64_t data, entries = random_below(&seed, 3000) + 1;
         char *header = make_header(entries, &seed, round % 2, &data);
         size_t n;

@@ -308,7 +308,7 @@ static void reserved_names(void **state) {
 }
 
 int main(void) {
-    header_limit = random_count(100000000);
+    header_limit = test_count(100000000);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ordinary_header),
         cmocka_unit_test(overlapping_names),

@@ -21,7 +21,7 @@ static void any_order_is_sorted(void **state) {
     (void)state;
     static heft__sort_key keys[3000];
     uint64_t seed = 1;
-    for (uint64_t round = 0; round < random_count(600); round++) {
+    for (uint64_t round = 0; round < test_count(600); round++) {
         uint64_t n = round < 100 ? round : random_below(&seed, 3000), shape = random_below(&seed, 6);
         for (uint32_t i = 0; i < n; i++) {
             uint64_t major = shape == 0   ? random_u64(&seed)
@@ -67,7 +67,7 @@ static void texts_are_sorted_by_bytes(void **state) {
     static text texts[500], moved[500];
     static heft__sort_key keys[500];
     uint64_t seed = 2;
-    for (uint64_t round = 0; round < random_count(400); round++) {
+    for (uint64_t round = 0; round < test_count(400); round++) {
         uint32_t n = (uint32_t)random_below(&seed, 500), letters = (uint32_t)random_below(&seed, 3) + 1;
         for (uint32_t i = 0; i < n; i++) {
             texts[i].len = (uint32_t)random_below(&seed, 40);

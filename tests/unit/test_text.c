@@ -117,7 +117,7 @@ static void random_globs_match_the_definition(void **state) {
     guard g, n;
     guard_init(&g, 64);
     guard_init(&n, 64);
-    for (uint64_t i = random_count(300000); i > 0; i--) {
+    for (uint64_t i = test_count(300000); i > 0; i--) {
         char glob[64] = "", name[16] = "";
         for (uint64_t k = random_below(&seed, 8); k > 0; k--) strcat(glob, items[random_below(&seed, 9)]);
         for (uint64_t k = 0, len = random_below(&seed, 10); k < len; k++)
@@ -198,7 +198,7 @@ static void natural_order_of_names(void **state) {
 static void natural_order_is_an_order(void **state) {
     (void)state;
     uint64_t seed = 3;
-    for (uint64_t i = random_count(300000); i > 0; i--) {
+    for (uint64_t i = test_count(300000); i > 0; i--) {
         char t[3][8];
         size_t len[3];
         for (int k = 0; k < 3; k++) {
@@ -313,7 +313,7 @@ static uint32_t slow_distance(const char *a, size_t n, const char *b, size_t m) 
 static void distances_match_the_table(void **state) {
     (void)state;
     uint64_t seed = 9;
-    for (uint64_t i = random_count(200000); i > 0; i--) {
+    for (uint64_t i = test_count(200000); i > 0; i--) {
         char a[15], b[15];
         size_t n = random_below(&seed, 15), m = random_below(&seed, 15);
         for (size_t k = 0; k < n; k++) a[k] = (char)('a' + random_below(&seed, 3));

@@ -37,7 +37,7 @@ static void check_same(const uint8_t *p, size_t len) {
 
 static void all_short_sequences(void **state) {
     (void)state;
-    uint32_t step = random_count(100) < 100 ? 7 : 1; /* an emulator sees every seventh */
+    uint32_t step = test_count(100) < 100 ? 7 : 1; /* an emulator sees every seventh */
     for (uint32_t v = 0; v < 1u << 24; v += step) {
         uint8_t p[3] = {(uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
         check_same(p, 3);
@@ -80,7 +80,7 @@ static void every_place_before_a_guard_page(void **state) {
 static void random_mixtures(void **state) {
     (void)state;
     uint64_t seed = 11;
-    for (uint64_t n = random_count(200000); n > 0; n--) {
+    for (uint64_t n = test_count(200000); n > 0; n--) {
         uint8_t text[160];
         size_t len = 0, most = random_below(&seed, 150);
         while (len < most) {
