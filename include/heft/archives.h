@@ -58,7 +58,8 @@ typedef struct heft_open_options {
     bool show_fillers;          /* list alignment fillers as ordinary tensors */
     bool strict;                /* warnings are errors */
     const char *variant;        /* of a model directory: "fp16" finds model.fp16.safetensors; NULL: none */
-    const heft_allocator *allocator; /* copied; NULL: malloc and, for large blocks, huge pages of the system */
+    const heft_allocator *allocator; /* of the archive, copied; files and folders that are opened use malloc. NULL: malloc
+                                      * and, for large blocks, huge pages of the system */
 } heft_open_options;
 
 /* Opens a checkpoint: an index file (*.index.json), a file of any name, a model directory, or a glob that ends a path
