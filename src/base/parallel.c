@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* More threads than this never help and would only cost stacks. */
-enum { PARALLEL_MOST = 256 };
 /* Explicit, because the default follows a user's ulimit; workers keep their large buffers elsewhere. */
 #define PARALLEL_STACK ((size_t)512 << 10)
 
@@ -49,8 +47,8 @@ static uint32_t parallel_start(parallel_job *jobs, uint32_t workers, void (*fn)(
 }
 
 uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
-    parallel_job jobs[PARALLEL_MOST];
-    if (workers > PARALLEL_MOST) workers = PARALLEL_MOST;
+    parallel_job jobs[HEFT__PARALLEL_MOST];
+    if (workers > HEFT__PARALLEL_MOST) workers = HEFT__PARALLEL_MOST;
     uint32_t made = workers > 1 ? parallel_start(jobs, workers, fn, ctx) : 1;
     fn(ctx, 0);
     for (uint32_t i = 1; i < made; i++) pthread_join(jobs[i].thread, NULL);

@@ -94,6 +94,7 @@ static void open_free_listings(const heft_allocator *alloc, heft__listing **list
 static uint32_t open_workers(const heft__open_job *job, uint64_t n) {
     if (n < 2) return 1;
     uint32_t workers = job->options.workers ? job->options.workers : heft__default_workers();
+    if (workers > HEFT__PARALLEL_MOST) workers = HEFT__PARALLEL_MOST;
     return workers < n ? workers : (uint32_t)n;
 }
 

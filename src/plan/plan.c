@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/parallel.h"
 
 #include <string.h>
 
@@ -40,6 +41,7 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->vector_min = request->vector_min ? request->vector_min : HEFT__PLAN_VECTOR_MIN;
     plan->unit_min = request->unit_min ? request->unit_min : HEFT__PLAN_UNIT_MIN;
     plan->workers = o->workers ? o->workers : request->default_workers;
+    if (plan->workers > HEFT__PARALLEL_MOST) plan->workers = HEFT__PARALLEL_MOST;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
     plan->layout = request->layout;
     plan->slots = request->slots;
