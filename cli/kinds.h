@@ -20,7 +20,7 @@ typedef struct kind_rules {
 
 kind_rules cli_kinds_builtin(void);
 
-/* The rules of a --kinds text, allocated (kind_rules_free). `text` is changed and must stay. On a malformed line false, and
+/* The rules of a --kinds text, allocated (cli_kinds_free). `text` is changed and must stay. On a malformed line false, and
  * its number in *line. */
 bool cli_kinds_parse(char *text, size_t len, kind_rules *out, uint64_t *line);
 void cli_kinds_free(kind_rules *rules);

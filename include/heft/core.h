@@ -1,5 +1,9 @@
 /* heft/core.h: status codes, errors, allocators, buffers and the version. Every other header of
- * heft includes this one. */
+ * heft includes this one.
+ *
+ * For all of them, where a function does not say otherwise: a pointer must not be NULL, but `err`
+ * may always be, and so may what an _unref or _free takes. On failure what would have been filled
+ * is NULL or 0, and *err is complete; on success *err is untouched. */
 #ifndef HEFT_CORE_H
 #define HEFT_CORE_H
 

@@ -31,10 +31,6 @@ heft_status heft__open_job_make(const heft_open_options *options, heft__open_job
     return HEFT_OK;
 }
 
-static heft_status archive_null(heft_error *err, const char *what) {
-    return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%s is NULL", what);
-}
-
 /* The end that all ways of opening share. */
 static heft_status archive_finish(heft_status status, heft__resolution *resolution, const heft__open_job *job,
                                   heft_archive **out, heft_error *err) {
@@ -47,9 +43,9 @@ static heft_status archive_finish(heft_status status, heft__resolution *resoluti
 heft_status heft_archive_open(const char *path, const heft_open_options *options, heft_archive **out, heft_error *err) {
     heft__open_job job;
     heft__resolution resolution;
-    if (!out) return archive_null(err, "out");
+    if (!out) return heft__fail_null(err, "out");
     *out = NULL;
-    if (!path) return archive_null(err, "path");
+    if (!path) return heft__fail_null(err, "path");
     heft_status status = heft__open_job_make(options, &job, err);
     if (status) return status;
     return archive_finish(heft__resolve(path, &job, &resolution, err), &resolution, &job, out, err);
@@ -59,7 +55,7 @@ heft_status heft_archive_open_files(const char *const *paths, size_t npaths, con
                                     heft_archive **out, heft_error *err) {
     heft__open_job job;
     heft__resolution resolution;
-    if (!out) return archive_null(err, "out");
+    if (!out) return heft__fail_null(err, "out");
     *out = NULL;
     if (!paths || !npaths || npaths >= UINT32_MAX)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a list of files needs at least one path");
@@ -74,9 +70,9 @@ heft_status heft_archive_open_source(heft_source *source, const heft_open_option
                                      heft_error *err) {
     heft__open_job job;
     heft__resolution resolution;
-    if (!out) return archive_null(err, "out");
+    if (!out) return heft__fail_null(err, "out");
     *out = NULL;
-    if (!source) return archive_null(err, "source");
+    if (!source) return heft__fail_null(err, "source");
     heft_status status = heft__open_job_make(options, &job, err);
     if (status) return status;
     return archive_finish(heft__resolve_source(source, &job, &resolution, err), &resolution, &job, out, err);
@@ -110,7 +106,7 @@ heft_status heft_archive_get(const heft_archive *archive, uint64_t id, heft_tens
 heft_status heft_archive_find(const heft_archive *archive, const char *name, size_t name_len, uint64_t *id,
                               heft_error *err) {
     *id = 0;
-    if (!name) return archive_null(err, "name");
+    if (!name) return heft__fail_null(err, "name");
     size_t len = name_len == SIZE_MAX ? strlen(name) : name_len;
     uint64_t found = heft__archive_lookup(archive, name, len);
     if (found == HEFT_NONE) return heft__archive_fail_name(archive, name, len, err);
@@ -167,8 +163,8 @@ heft_status heft_archive_select(const heft_archive *archive, const heft_selectio
 
 heft_status heft_glob_match(const char *glob, const char *name, size_t name_len, bool *matches, heft_error *err) {
     *matches = false;
-    if (!glob) return archive_null(err, "glob");
-    if (!name) return archive_null(err, "name");
+    if (!glob) return heft__fail_null(err, "glob");
+    if (!name) return heft__fail_null(err, "name");
     heft_status status = heft__glob_refuse("glob", glob, err);
     if (status) return status;
     *matches = heft__glob_match(glob, strlen(glob), name, name_len == SIZE_MAX ? strlen(name) : name_len);
@@ -244,7 +240,7 @@ heft_status heft_archive_metadata_find(const heft_archive *archive, uint32_t fil
     uint64_t low = 0, high;
     const heft_pair *pairs = archive_pairs(archive, file, &high);
     memset(out, 0, sizeof *out);
-    if (!key) return archive_null(err, "key");
+    if (!key) return heft__fail_null(err, "key");
     size_t len = key_len == SIZE_MAX ? strlen(key) : key_len;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;

@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-static heft_status report_null(heft_error *err, const char *what) {
-    return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%s is NULL", what);
-}
-
 /* Checks what has been resolved, if it has. */
 static heft_status report_make(heft_status status, heft__resolution *resolution, const heft__open_job *job,
                                heft_report **out, heft_error *err) {
@@ -23,9 +19,9 @@ static heft_status report_make(heft_status status, heft__resolution *resolution,
 heft_status heft_check(const char *path, const heft_open_options *options, heft_report **out, heft_error *err) {
     heft__open_job job;
     heft__resolution resolution;
-    if (!out) return report_null(err, "out");
+    if (!out) return heft__fail_null(err, "out");
     *out = NULL;
-    if (!path) return report_null(err, "path");
+    if (!path) return heft__fail_null(err, "path");
     heft_status status = heft__open_job_make(options, &job, err);
     if (status) return status;
     job.collect = true;
@@ -36,9 +32,9 @@ heft_status heft_check_source(heft_source *source, const heft_open_options *opti
                               heft_error *err) {
     heft__open_job job;
     heft__resolution resolution;
-    if (!out) return report_null(err, "out");
+    if (!out) return heft__fail_null(err, "out");
     *out = NULL;
-    if (!source) return report_null(err, "source");
+    if (!source) return heft__fail_null(err, "source");
     heft_status status = heft__open_job_make(options, &job, err);
     if (status) return status;
     job.collect = true;
