@@ -14,7 +14,8 @@ step() {
 }
 
 echo
-echo "The checkpoint lies in $(pwd). To repeat a step:  cd $(pwd); PATH=$top/build/release:\$PATH"
+echo "The checkpoint lies in $(pwd). To repeat a step:"
+echo "  cd '$(pwd)'; PATH='$top/build/release':\$PATH"
 step "What is this?" "heft info $name"
 step "What is inside, and where are the bytes?" "heft ls --tree --depth 3 $name"
 step "Is it whole? Every rule of the format is checked, no tensor byte is read." "heft check $name"
@@ -29,3 +30,4 @@ printf '\n# A copy that lost its last byte: what does heft say?\n'
 step "Cut it." "head -c -1 $name/model.safetensors >cut.safetensors"
 step "Check it: the exit status is 1, the reason is spelled out." "heft check cut.safetensors; echo \"exit status \$?\""
 rm -f cut.safetensors
+printf '\nNext: heft --help, ./dev install, ./dev test quick\n'

