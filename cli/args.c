@@ -43,13 +43,14 @@ const cli_option cli_option_table[] = {
     {"index-mode", 0, ARG_CHOICE, ARGS_AT(index_mode), CLI_ALL, "MODE", "exact,prefer,ignore",
      "exact: only what the index names; prefer: all tensors;\nignore: no index"},
     {"variant", 0, ARG_TEXT, ARGS_AT(variant), CLI_ALL, "WORD", NULL, "fp16 opens model.fp16.safetensors of a directory"},
-    {"links", 0, ARG_CHOICE, ARGS_AT(links), CLI_ALL, "WHERE", "follow,beneath", "where links of a directory may lead"},
+    {"links", 0, ARG_CHOICE, ARGS_AT(links), CLI_ALL, "WHERE", "follow,beneath",
+     "follow: links may lead anywhere; beneath: not out of\nthe directory"},
     {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_ALL, "SIZE", NULL, "longest header to read (100,000,000 bytes)"},
     {"fillers", 0, ARG_FLAG, ARGS_AT(show_fillers), CLI_LS | CLI_INFO, NULL, NULL, "show alignment fillers"},
     {"unknown-dtypes", 0, ARG_FLAG, ARGS_AT(unknown_dtypes), CLI_LS | CLI_INFO, NULL, NULL,
      "list tensors of unknown dtype as opaque bytes"},
     {"stdin-limit", 0, ARG_SIZE, ARGS_AT(stdin_limit), CLI_ALL, "SIZE", NULL,
-     "most that PATH - reads of a pipe (a quarter of free memory)"},
+     "most that PATH - reads of a pipe (a quarter of the\nfree memory)"},
     {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_ALL, "N", NULL, "threads (up to 4)"},
     {"help", 'h', ARG_FLAG, ARGS_AT(help), CLI_ALL, NULL, NULL, "this text"},
     {NULL, 0, ARG_FLAG, 0, 0, NULL, NULL, NULL},
@@ -137,11 +138,13 @@ static bool args_set(const cli_command *command, const cli_option *option, const
     }
     const char *choices = option->choices;
     if (choices && strncmp(choices, "unset,", 6) == 0) choices += 6;
-    cli_usage_error(command->name, "--%s takes %s%s%s%s, not \"%s\"", option->name,
-                    option->kind == ARG_SIZE     ? "a size such as 64M"
-                    : option->kind == ARG_NUMBER ? "a whole number from 1"
-                                                 : "one of ",
-                    choices ? choices : "", "", "", value);
+    cli_text wanted = {0};
+    cli_text_str(&wanted, option->kind == ARG_SIZE     ? "a size such as 64M"
+                          : option->kind == ARG_NUMBER ? "a whole number from 1"
+                                                       : "one of ");
+    for (; choices && *choices; choices++) cli_text_put(&wanted, *choices == ',' ? ", " : choices, *choices == ',' ? 2 : 1);
+    cli_usage_error(command->name, "--%s takes %.*s, not \"%s\"", option->name, (int)wanted.len, wanted.data, value);
+    cli_text_free(&wanted);
     return false;
 }
 

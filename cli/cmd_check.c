@@ -63,7 +63,9 @@ static void check_message(check_state *s, const heft_error *fault) {
     const char *word = heft_fault_name(fault->fault), *message = fault->message;
     if (strncmp(message, s->name.data, s->name.len) == 0 && strncmp(message + s->name.len, ": ", 2) == 0)
         message += s->name.len + 2;
-    if (strncmp(message, word, strlen(word)) != 0) cli_text_format(&s->line, "%s: ", word);
+    const char *said = strstr(message, word); /* at its start, or after the path of a shard */
+    if (!said || (said != message && (said - message < 2 || memcmp(said - 2, ": ", 2) != 0)))
+        cli_text_format(&s->line, "%s: ", word);
     cli_text_str(&s->line, message);
     cli_print(&s->line);
 }

@@ -47,7 +47,8 @@ static void ls_no_match(const ls_state *s, const char *glob) {
     cli_text_escaped(&line, s->path, strlen(s->path));
     cli_text_str(&line, ": no tensor matches \"");
     cli_text_escaped(&line, glob, strlen(glob));
-    cli_complain("%.*s\"", (int)line.len, line.data);
+    cli_text_str(&line, strpbrk(glob, "*?[") ? "\"" : "\"; a GLOB is for whole names, with * for any run of bytes");
+    cli_complain("%.*s", (int)line.len, line.data);
     cli_text_free(&line);
 }
 

@@ -146,7 +146,7 @@ static void info_header(const info_facts *f, cli_text *line) {
     cli_text_plural(line, f->ntensors, "tensor");
     cli_text_str(line, f->ntensors == 1 ? " is aligned to its element, " : " are aligned to their element, ");
     cli_text_grouped(line, f->aligned64);
-    cli_text_str(line, " to 64; ");
+    cli_text_str(line, " of them to 64 bytes; ");
     cli_text_grouped(line, f->borrowable);
     cli_text_str(line, " can be borrowed without a copy");
     cli_print(line);

@@ -68,7 +68,7 @@ static int main_unknown(const char *word) {
         }
     }
     if (best) return cli_usage_error(NULL, "unknown command \"%s\"; did you mean heft %s?", word, best->name);
-    return cli_usage_error(NULL, "unknown command \"%s\"", word);
+    return cli_usage_error(NULL, "unknown command \"%s\"; ls, info, show or check comes before the path", word);
 }
 
 static int main_run(int argc, char **argv) {
@@ -84,7 +84,7 @@ static int main_run(int argc, char **argv) {
         cli_help(command);
         return CLI_OK;
     }
-    if (word[0] == '-') return cli_usage_error(NULL, "unknown option %s", word);
+    if (word[0] == '-') return cli_usage_error(NULL, "%s is no option here: ls, info, show or check comes first", word);
     const cli_command *command = main_find(word);
     if (!command) return main_unknown(word);
     cli_args args;

@@ -118,7 +118,7 @@ static heft_status output_locate(heft__output *out, char path[OUTPUT_PATH_MAX], 
         return output_fail(err, HEFT_PERMISSION, HEFT_FAULT_ACCESS, out->path,
                            "it is a link into a Hub cache, whose files are named by their content; remove the link first");
     out->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return out->folder < 0 ? output_fail_errno(err, errno, out->path, "opening the folder of") : HEFT_OK;
+    return out->folder < 0 ? output_fail_errno(err, errno, out->path, "opening its folder") : HEFT_OK;
 }
 
 /* ---- the file in progress ---- */

@@ -144,7 +144,7 @@ static heft_status resolve_nothing(const resolve_job *job, const heft__folder_ch
             job->err, HEFT_NOT_FOUND, choice->fault,
             "%s: %sno checkpoint%s: looked for an index file, model.safetensors and the like, numbered shards, one "
             "*.safetensors; it holds %s%s%s",
-            path, kind, wanted, resolve_list_end(&files), opens, which);
+            path, kind, wanted, files.n ? resolve_list_end(&files) : r->nentries ? "no file" : "nothing", opens, which);
     heft__error_file(job->err, r->path);
     return HEFT_NOT_FOUND;
 }
