@@ -98,6 +98,7 @@ void cli_text_message(cli_text *line, const char *path, const char *label, const
 
 int cli_fail(const char *path, const heft_error *err) {
     bool exists = err->status == HEFT_EXISTS;
+    bool elsewhere = err->fault == HEFT_FAULT_NOT_REGULAR && strcmp(err->file, path) != 0; /* an output, a shard */
     const struct {
         const char *label, *advice;
     } more[] = {{"cause", cli_fault_cause(err->fault)},
@@ -111,7 +112,7 @@ int cli_fail(const char *path, const heft_error *err) {
     }
     cli_complain("%.*s", (int)line.len, line.data);
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        if (!more[i].advice) continue;
+        if (!more[i].advice || elsewhere) continue;
         line.len = 0;
         cli_text_advice(&line, more[i].advice, path);
         fprintf(stderr, "  %s: %.*s\n", more[i].label, (int)line.len, line.data);
