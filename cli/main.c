@@ -39,7 +39,11 @@ static void main_version(void) {
     } features[] = {{HEFT_FEATURE_MAP, "map"},
                     {HEFT_FEATURE_HUGE_PAGES, "huge-pages"},
                     {HEFT_FEATURE_VECTOR_READ, "vector-read"},
-                    {HEFT_FEATURE_BIG_ENDIAN, "big-endian"}};
+                    {HEFT_FEATURE_BIG_ENDIAN, "big-endian"},
+                    {HEFT_FEATURE_URING, "uring"},
+                    {HEFT_FEATURE_XXHASH, "xxhash"},
+                    {HEFT_FEATURE_DEFLATE, "deflate"},
+                    {HEFT_FEATURE_OPENSSL, "openssl"}};
     cli_text line = {0};
     cli_text_format(&line, "heft %s", heft_version());
     cli_print(&line);

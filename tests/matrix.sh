@@ -23,6 +23,6 @@ asan) HEFT_TEST_DIVISOR=10 run -L "unit|fuzz|cli" ;;
 tsan) HEFT_TEST_DIVISOR=20 run -L threads ;;
 msan) run -L fuzz ;; # cmocka itself is not instrumented, so only programs that need libc alone
 aarch64 | s390x) HEFT_TEST_DIVISOR=100 HEFT_TEST_EMULATED=1 run -L unit ;;
-plain) run -L cli ;;
+plain) run -L quick -L "unit|fuzz|cli" ;;
 *) echo "no tests are known for the preset $preset" >&2; exit 2 ;;
 esac

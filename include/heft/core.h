@@ -221,6 +221,10 @@ HEFT_API const char *heft_version(void);
 #define HEFT_FEATURE_HUGE_PAGES UINT64_C(2)   /* large allocations ask for huge pages */
 #define HEFT_FEATURE_VECTOR_READ UINT64_C(4)  /* preadv is there */
 #define HEFT_FEATURE_BIG_ENDIAN UINT64_C(16)  /* the host is big-endian: reads swap, borrows are refused */
+#define HEFT_FEATURE_URING UINT64_C(32)       /* built with liburing (the kernel is asked when it is used) */
+#define HEFT_FEATURE_XXHASH UINT64_C(64)      /* built with xxhash: XXH3 digests */
+#define HEFT_FEATURE_DEFLATE UINT64_C(128)    /* built with libdeflate: compressed members of npz files */
+#define HEFT_FEATURE_OPENSSL UINT64_C(256)    /* built with OpenSSL: SHA-256 digests */
 
 /* The HEFT_FEATURE bits of this build on this processor.
  * Thread rule: any thread. */

@@ -12,5 +12,17 @@ uint64_t heft_features(void) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     features |= HEFT_FEATURE_BIG_ENDIAN;
 #endif
+#if HEFT_WITH_URING
+    features |= HEFT_FEATURE_URING;
+#endif
+#if HEFT_WITH_XXHASH
+    features |= HEFT_FEATURE_XXHASH;
+#endif
+#if HEFT_WITH_DEFLATE
+    features |= HEFT_FEATURE_DEFLATE;
+#endif
+#if HEFT_WITH_OPENSSL
+    features |= HEFT_FEATURE_OPENSSL;
+#endif
     return features;
 }

@@ -1,0 +1,50 @@
+# Optional libraries of libheft: each is on when it is found and its option is not OFF. Its files in src/ come in pairs,
+# NAME.c for a build with it and NAME_none.c for one without, which are picked by HEFT_WITH_...=1.
+option(HEFT_REQUIRE_OPTIONAL "Stop where an optional library that is not switched off is not found" OFF)
+set(heft_optional_names "") # names of libraries, for the linker
+set(heft_static_needs "")   # what a program needs that links libheft.a
+set(heft_feature_words "")  # as heft --version prints them
+
+# heft_optional(URING liburing.h uring "what for"): the library "" is for a header that is enough by itself.
+macro(heft_optional name header library what)
+  option(HEFT_WITH_${name} "${what}" ON)
+  if(HEFT_WITH_${name})
+    find_path(HEFT_${name}_INCLUDE ${header})
+    mark_as_advanced(HEFT_${name}_INCLUDE)
+    set(found ${HEFT_${name}_INCLUDE})
+    if(NOT "${library}" STREQUAL "")
+      find_library(HEFT_${name}_LIBRARY ${library})
+      mark_as_advanced(HEFT_${name}_LIBRARY)
+      if(NOT HEFT_${name}_LIBRARY)
+        set(found "")
+      endif()
+    endif()
+    if(found)
+      message(STATUS "${name}: found, ${header} in ${HEFT_${name}_INCLUDE}")
+      target_compile_definitions(heft_objects PRIVATE HEFT_WITH_${name}=1)
+      string(TOLOWER " ${name}" word)
+      string(APPEND heft_feature_words ${word})
+      target_include_directories(heft_objects SYSTEM PRIVATE ${HEFT_${name}_INCLUDE})
+      if(NOT "${library}" STREQUAL "")
+        list(APPEND heft_optional_names ${library})
+        list(APPEND heft_static_needs $<BUILD_INTERFACE:${HEFT_${name}_LIBRARY}> $<INSTALL_INTERFACE:${library}>)
+        target_link_libraries(heft_shared PRIVATE $<BUILD_INTERFACE:${HEFT_${name}_LIBRARY}>)
+      endif()
+    elseif(HEFT_REQUIRE_OPTIONAL)
+      message(FATAL_ERROR "${name}: ${header} or its library is not found; HEFT_WITH_${name}=OFF builds without it")
+    else()
+      message(STATUS "${name}: not found, built without it")
+    endif()
+  endif()
+endmacro()
+
+heft_optional(URING liburing.h uring "Reads by io_uring, where liburing is found")
+heft_optional(XXHASH xxhash.h "" "XXH3 digests, where xxhash.h is found")
+heft_optional(DEFLATE libdeflate.h deflate "Compressed members of zip archives and a fast CRC-32, where libdeflate is found")
+heft_optional(OPENSSL openssl/evp.h crypto "SHA-256, where OpenSSL is found")
+target_link_libraries(heft_static PRIVATE ${heft_static_needs})
+
+set(heft_pc_private "")
+foreach(name ${heft_optional_names})
+  string(APPEND heft_pc_private " -l${name}")
+endforeach()
