@@ -44,8 +44,10 @@ static void inputs_release(void *ctx) {
 static heft_status inputs_stdin(const cli_args *args, heft_source **out, heft_error *err) {
     *out = NULL;
     if (heft__os_is_regular(0)) return heft_source_open_fd(0, "-", out, err);
-    uint64_t limit = args->stdin_limit, free_memory = heft__os_free_memory();
-    if (!limit) limit = free_memory == HEFT_NONE ? (uint64_t)1 << 30 : free_memory / 4;
+    uint64_t limit = args->stdin_limit;
+    heft__os_memory memory;
+    heft__os_free_memory(0, &memory);
+    if (!limit) limit = memory.nbytes == HEFT_NONE ? (uint64_t)1 << 30 : memory.nbytes / 4;
     inputs_block *block = heft__alloc(&heft__default_allocator, sizeof *block);
     if (!block) return heft__fail_memory(err, sizeof *block);
     heft_status status = heft__os_read_all(0, limit, &block->data, &block->nbytes, err);

@@ -29,9 +29,16 @@ void heft__os_random(void *dst, size_t nbytes);
 double heft__os_seconds(void); /* monotonic */
 
 /* ---- os_limits.c ---- */
-/* Bytes of memory that can be had without swapping: MemAvailable, or less by a limit of the process's control groups;
- * HEFT_NONE when unknown. */
-uint64_t heft__os_free_memory(void);
+/* The first line of a small file of the system, cut to size - 1 bytes, without its end; "" and false if there is none. */
+bool heft__os_first_line(const char *path, char *line, size_t size);
+typedef struct heft__os_memory {
+    uint64_t nbytes; /* HEFT_NONE: unknown */
+    char origin[320]; /* printable: "MemAvailable", "cgroup v2 /sys/fs/cgroup/job memory.max", "cgroup v1 ...
+                         memory.limit_in_bytes", "RLIMIT_AS", "RLIMIT_DATA", "caller", "unknown" */
+} heft__os_memory;
+/* Memory that can be had without swapping: MemAvailable, or less by a limit of the process's control groups or by its limits
+ * of address space and data, from which the stacks of `threads` more threads are taken. */
+void heft__os_free_memory(uint32_t threads, heft__os_memory *out);
 /* CPUs by affinity and by the CPU quota of the control groups, at least 1. The quota is read once. */
 uint32_t heft__os_usable_cpus(void);
 /* Lets this process open as many files as its hard limit allows. For programs: the limit is the process's own. */

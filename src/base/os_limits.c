@@ -2,6 +2,8 @@
 #include "base/os.h"
 
 #include "base/checked.h"
+#include "base/parallel.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,15 +52,28 @@ static bool limits_char(limits_file *file, char *out) {
 }
 
 /* The next line without its end, cut if it is too long. False at the end. */
-static bool limits_line(limits_file *file, char line[LIMITS_LINE]) {
+static bool limits_line_of(limits_file *file, char *line, size_t size) {
     size_t n = 0;
     bool any = false;
     for (char c; limits_char(file, &c);) {
         any = true;
         if (c == '\n') break;
-        if (n < LIMITS_LINE - 1) line[n++] = c;
+        if (n < size - 1) line[n++] = c;
     }
     line[n] = 0;
+    return any;
+}
+
+static bool limits_line(limits_file *file, char line[LIMITS_LINE]) {
+    return limits_line_of(file, line, LIMITS_LINE);
+}
+
+bool heft__os_first_line(const char *path, char *line, size_t size) {
+    limits_file file;
+    *line = 0;
+    if (!limits_open(&file, path)) return false;
+    bool any = limits_line_of(&file, line, size);
+    close(file.fd);
     return any;
 }
 
@@ -96,14 +111,9 @@ static bool limits_join(char out[LIMITS_PATH], const char *directory, const char
     return n >= 0 && n < LIMITS_PATH;
 }
 
-/* The first line of directory/name. */
 static bool limits_text(const char *directory, const char *name, char line[LIMITS_LINE]) {
     char path[LIMITS_PATH];
-    limits_file file;
-    if (!limits_join(path, directory, name) || !limits_open(&file, path)) return false;
-    bool any = limits_line(&file, line);
-    close(file.fd);
-    return any;
+    return limits_join(path, directory, name) && heft__os_first_line(path, line, LIMITS_LINE);
 }
 
 static bool limits_number(const char *directory, const char *name, uint64_t *out) {
@@ -220,17 +230,31 @@ static bool limits_up(limits_group *group) {
 
 /* ---- memory ---- */
 
+/* Takes the lesser one. Where it comes from is `what`, or with `where` "what where name". */
+static void limits_least(heft__os_memory *best, uint64_t nbytes, const char *what, const char *where, const char *name) {
+    if (nbytes >= best->nbytes) return;
+    char text[LIMITS_PATH + 64];
+    int n = where ? snprintf(text, sizeof text, "%s %s %s", what, where, name) : snprintf(text, sizeof text, "%s", what);
+    best->nbytes = nbytes;
+    heft__escape(best->origin, sizeof best->origin, text, n > 0 ? strlen(text) : 0);
+}
+
 /* What one level leaves: its limit less what is used and cannot be dropped. Files in the cache can, shared memory and
- * dirty pages that count as `file` cannot. */
-static uint64_t limits_memory_of(const limits_group *group) {
+ * dirty pages that count as `file` cannot. *name: the file that has the limit. */
+static uint64_t limits_memory_of(const limits_group *group, const char **name) {
     uint64_t limit = HEFT_NONE, other = 0, usage = 0, inactive = 0, active = 0;
     char stat_path[LIMITS_PATH];
     if (group->v1) {
-        if (!limits_number(group->path, "memory.limit_in_bytes", &limit) || limit >= LIMITS_NONE_V1) return HEFT_NONE;
+        *name = "memory.limit_in_bytes";
+        if (!limits_number(group->path, *name, &limit) || limit >= LIMITS_NONE_V1) return HEFT_NONE;
         if (!limits_number(group->path, "memory.usage_in_bytes", &usage)) return HEFT_NONE;
     } else {
-        if (!limits_number(group->path, "memory.max", &limit)) limit = HEFT_NONE; /* "max" */
-        if (limits_number(group->path, "memory.high", &other) && other < limit) limit = other;
+        *name = "memory.max";
+        if (!limits_number(group->path, *name, &limit)) limit = HEFT_NONE; /* "max" */
+        if (limits_number(group->path, "memory.high", &other) && other < limit) {
+            limit = other;
+            *name = "memory.high";
+        }
         if (limit == HEFT_NONE || !limits_number(group->path, "memory.current", &usage)) return HEFT_NONE;
     }
     if (limits_join(stat_path, group->path, "memory.stat")) {
@@ -242,17 +266,33 @@ static uint64_t limits_memory_of(const limits_group *group) {
     return limit > held ? limit - held : 0;
 }
 
-uint64_t heft__os_free_memory(void) {
-    uint64_t best = HEFT_NONE, kib;
+/* What one of the process's own limits leaves. Where the present use cannot be known the limit itself is the bound. */
+static uint64_t limits_own(int which, const char *use, uint64_t reserved) {
+    struct rlimit limit;
+    uint64_t kib = 0, used = 0;
+    if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return HEFT_NONE;
+    if (limits_field("/proc/self/status", use, &kib) && !heft__mul_u64(kib, 1024, &used)) used = UINT64_MAX;
+    if (!heft__add_u64(used, reserved, &used)) used = UINT64_MAX;
+    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+void heft__os_free_memory(uint32_t threads, heft__os_memory *out) {
+    uint64_t kib;
     limits_group group;
-    if (limits_field("/proc/meminfo", "MemAvailable", &kib) && kib <= UINT64_MAX >> 10) best = kib << 10;
+    *out = (heft__os_memory){.nbytes = HEFT_NONE, .origin = "unknown"};
+    if (limits_field("/proc/meminfo", "MemAvailable", &kib) && kib <= UINT64_MAX >> 10)
+        limits_least(out, kib << 10, "MemAvailable", NULL, NULL);
     if (limits_find_group("memory", &group)) {
         do {
-            uint64_t here = limits_memory_of(&group);
-            if (here < best) best = here;
+            const char *name;
+            uint64_t here = limits_memory_of(&group, &name);
+            limits_least(out, here, group.v1 ? "cgroup v1" : "cgroup v2", group.path, name);
         } while (limits_up(&group));
     }
-    return best;
+#if defined(RLIMIT_AS)
+    limits_least(out, limits_own(RLIMIT_AS, "VmSize", (uint64_t)threads * HEFT__THREAD_STACK), "RLIMIT_AS", NULL, NULL);
+#endif
+    limits_least(out, limits_own(RLIMIT_DATA, "VmData", (uint64_t)threads * HEFT__THREAD_STACK), "RLIMIT_DATA", NULL, NULL);
 }
 
 /* ---- CPUs ---- */

@@ -7,9 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* Explicit, because the default follows a user's ulimit; workers keep their large buffers elsewhere. */
-#define PARALLEL_STACK ((size_t)512 << 10)
-
 typedef struct parallel_job {
     void (*fn)(void *ctx, uint32_t worker);
     void *ctx;
@@ -27,7 +24,7 @@ static void *parallel_main(void *arg) {
 static uint32_t parallel_start(parallel_job *jobs, uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
     pthread_attr_t attr;
     if (pthread_attr_init(&attr) != 0) return 1;
-    size_t stack = PARALLEL_STACK;
+    size_t stack = HEFT__THREAD_STACK;
 #if defined(PTHREAD_STACK_MIN)
     if (stack < (size_t)PTHREAD_STACK_MIN) stack = (size_t)PTHREAD_STACK_MIN;
 #endif

@@ -8,6 +8,9 @@
  * beforehand is made for so many at most. */
 #define HEFT__PARALLEL_MOST UINT32_C(256)
 
+/* Bytes of a worker's stack. Explicit, because the default follows a user's ulimit; workers keep large buffers elsewhere. */
+#define HEFT__THREAD_STACK ((size_t)512 << 10)
+
 /* Calls fn(ctx, 0) ... fn(ctx, workers - 1), one of them (0) on the caller's thread, the others on threads of their own, and
  * returns when all have. Threads block all signals and have an explicit stack size. Where a thread cannot be made the
  * remaining calls are left out: the work must be drawn from a shared cursor, so that any one worker can finish it.
