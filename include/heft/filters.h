@@ -42,7 +42,7 @@ typedef uint32_t heft_outcome;
     X(VISION, "vision", WITHHELD)                           /* skip_vision: model.visual.*, model.vision*, visual.* */ \
     X(MTP, "mtp", WITHHELD)                                 /* skip_mtp: mtp.* */                                      \
     X(ACTIVATION_SCALE, "activation-scale", WITHHELD)       /* skip_activation_scales: *.input_scale */                \
-    X(EXPERT_PLAN, "expert-plan", WITHHELD)                 /* keep_expert says no */                                  \
+    X(EXPERT_PLAN, "expert-plan", WITHHELD)                 /* not in the list of experts, or keep_expert says no */   \
     X(REMOTE_EXPERT, "remote-expert", WITHHELD)             /* another rank's expert */                                \
     X(EXPERT_OUT_OF_RANGE, "expert-out-of-range", WITHHELD) /* an expert of no rank: index >= num_experts */           \
     X(CALLBACK, "callback", WITHHELD)                       /* keep says no */                                         \
@@ -113,6 +113,12 @@ typedef struct heft_tp_rule {
     int64_t axis;
 } heft_tp_rule;
 
+/* An expert of a layer. */
+typedef struct heft_expert_id {
+    uint64_t layer; /* the first all-digit segment of a name before the expert's; HEFT_NONE: of names without one */
+    uint64_t expert;
+} heft_expert_id;
+
 /* What one process wants. Zero in any field is its default; set struct_size =
  * sizeof(heft_filter); NULL is all defaults, which keeps everything. Lists are counted arrays of
  * strings that end in NUL. Globs: `*` any run (dots too), `?` one byte, `[...]` set, `\` escape;
@@ -155,6 +161,11 @@ typedef struct heft_filter {
      * given as UINT64_MAX. May be NULL. */
     bool (*keep_expert)(void *ctx, const heft_tensor *tensor, uint64_t layer, uint64_t expert);
     void *keep_expert_ctx;
+    /* The experts to keep, in any order, at any world size; the tensors of all others are withheld, as
+     * if keep_expert had said no. One (layer, expert) stands for all names that hold both numbers: mtp.layers.0 and
+     * model.layers.0 alike. NULL: no such list; a list with the count 0 keeps no expert. */
+    const heft_expert_id *experts;
+    size_t nexperts;
     const heft_allocator *allocator; /* of the result; copied; NULL: the archive's */
 } heft_filter;
 
@@ -170,8 +181,9 @@ typedef struct heft_filter_result heft_filter_result;
  * demanded tensor that is withheld: the message names the rule; a cut along an axis that a
  * matching tensor lacks, or that tp_world does not divide), NOT_FOUND (a demanded tensor that is
  * not there), UNSUPPORTED and LIMIT (a cut of what cannot be viewed, as heft_view_of),
- * OUT_OF_MEMORY. Strict only: NOT_FOUND (a glob that matches no tensor), LIMIT (an expert out of
- * range), INVALID_ARGUMENT (ranks that own no expert); `more` counts further warnings.
+ * OUT_OF_MEMORY. Strict only: NOT_FOUND (a glob that matches no tensor, a listed expert that no
+ * name holds), LIMIT (an expert out of range), INVALID_ARGUMENT (ranks that own no expert); `more`
+ * counts further warnings.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_filter_apply(const heft_archive *archive, const heft_filter *filter, heft_filter_result **out,
                                        heft_error *err);
@@ -227,15 +239,16 @@ typedef struct heft_filter_summary {
     uint64_t largest_expert;                     /* the largest such number (too large: 2^64 - 1); HEFT_NONE: none */
     uint64_t fused_ntensors, fused_nbytes;       /* named under `experts` without a number: kept whole on every rank */
     uint64_t idle_ranks;                         /* ranks of ep_world that own no expert */
-    uint64_t unmatched;                          /* globs that matched no tensor */
+    uint64_t unmatched;                          /* globs, and listed experts, that no tensor's name matches */
 } heft_filter_summary;
 
 /* The sums.
  * Thread rule: any thread. */
 HEFT_API void heft_filter_summarize(const heft_filter_result *result, heft_filter_summary *out);
 
-/* What the caller should know: warnings (globs that matched nothing, experts out of range, ranks
- * that own none) and notes (fused experts, which no rank withholds). Borrowed from the result.
+/* What the caller should know: warnings (globs that matched nothing, listed experts that are not
+ * there, experts out of range, ranks that own none) and notes (fused experts, which no rank
+ * withholds). Borrowed from the result.
  * Thread rule: any thread. */
 HEFT_API const heft_report *heft_filter_warnings(const heft_filter_result *result);
 

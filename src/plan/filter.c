@@ -176,8 +176,9 @@ static heft_rule filter_skip(const heft_filter *wish, const heft__entry *entry) 
 }
 
 static heft_rule filter_expert(heft__filter_pass *pass, uint64_t id, const heft__entry *entry,
-                               const heft__expert *expert) {
+                               const heft__expert *expert, bool listed) {
     const heft_filter *wish = &pass->wish;
+    if (!listed) return HEFT_RULE_EXPERT_PLAN;
     if (wish->keep_expert) {
         heft_tensor tensor;
         heft__archive_tensor(pass->result->archive, id, &tensor);
@@ -206,10 +207,11 @@ static heft_rule filter_decide(heft__filter_pass *pass, uint64_t id, const heft_
     bool left = !excluded && included;
     bool deferred = filter_glob(&pass->lists[HEFT__FILTER_DEFER], entry, left) != SIZE_MAX;
     size_t cut = filter_glob(&pass->lists[HEFT__FILTER_CUT], entry, left && pass->result->cuts);
+    bool listed = !wish->experts || !expert->found || heft__expert_list_has(&pass->experts, expert, entry->name);
     if (pass->result->cuts) pass->result->cuts[id] = cut == SIZE_MAX ? 0 : (uint32_t)cut + 1;
     if (!left) return excluded ? HEFT_RULE_EXCLUDE : HEFT_RULE_NOT_INCLUDED;
     heft_rule rule = filter_skip(wish, entry);
-    if (rule == HEFT_RULE_KEPT && expert->found) rule = filter_expert(pass, id, entry, expert);
+    if (rule == HEFT_RULE_KEPT && expert->found) rule = filter_expert(pass, id, entry, expert, listed);
     if (rule != HEFT_RULE_KEPT) return rule;
     if (wish->keep) {
         heft_tensor tensor;
@@ -311,6 +313,7 @@ static void filter_sum(heft__filter_pass *pass) {
     if (pass->wish.ep_world > 1)
         sum->idle_ranks = heft__expert_idle(pass->wish.placement, pass->wish.ep_world, pass->wish.num_experts);
     for (int i = 0; i < HEFT__FILTER_GLOBS; i++) sum->unmatched += pass->lists[i].n - pass->lists[i].nmatched;
+    sum->unmatched += pass->experts.n - pass->experts.nfound;
 }
 
 static heft_status filter_make(heft__filter_pass *pass, heft_error *err) {
@@ -318,6 +321,8 @@ static heft_status filter_make(heft__filter_pass *pass, heft_error *err) {
     const heft_filter *wish = &pass->wish;
     uint64_t n = result->archive->ntensors;
     heft_status status = filter_take_all(pass, err);
+    if (!status && (wish->experts || wish->nexperts))
+        status = heft__expert_list_make(&pass->experts, wish->experts, wish->nexperts, &result->alloc, err);
     if (!status && wish->ep_world > 1 && !wish->num_experts) status = heft__filter_no_experts(pass, err);
     if (status) return status;
     result->rules = heft__alloc(&result->alloc, n);
@@ -353,6 +358,7 @@ heft_status heft__filter_apply(const heft_archive *archive, const heft_filter *f
     pass.result->archive = archive;
     status = filter_make(&pass, err);
     heft__free(alloc, pass.texts, pass.ntexts * sizeof *pass.texts);
+    heft__expert_list_free(&pass.experts, alloc);
     if (status) {
         heft_filter_result_free(pass.result);
         return status;

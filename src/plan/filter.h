@@ -2,6 +2,7 @@
 #ifndef HEFT_PLAN_FILTER_H
 #define HEFT_PLAN_FILTER_H
 
+#include "base/sort.h"
 #include "catalog/catalog.h"
 #include "heft/filters.h"
 
@@ -24,6 +25,18 @@ uint64_t heft__expert_layer(const char *name, size_t len);
 bool heft__expert_owned(heft_placement placement, uint64_t rank, uint64_t world, uint64_t n, uint64_t index);
 /* Ranks that own no expert of n > 0. */
 uint64_t heft__expert_idle(heft_placement placement, uint64_t world, uint64_t n);
+
+/* A set of (layer, expert), sorted, each once. */
+typedef struct heft__expert_list {
+    heft__sort_key *keys; /* layer, expert; rank: 1 once it has been found */
+    uint64_t n, capacity, nfound;
+} heft__expert_list;
+
+heft_status heft__expert_list_make(heft__expert_list *list, const heft_expert_id *ids, size_t nids,
+                                   const heft_allocator *alloc, heft_error *err);
+void heft__expert_list_free(heft__expert_list *list, const heft_allocator *alloc);
+/* Whether the expert of a name is in the list; notes that it was asked for. O(log n). */
+bool heft__expert_list_has(heft__expert_list *list, const heft__expert *expert, const char *name);
 
 /* ---- the filter (filter.c, filter_report.c) ---- */
 
@@ -68,6 +81,7 @@ typedef struct heft__filter_pass {
     heft__filter_text *texts; /* of all lists */
     uint64_t ntexts;
     heft__filter_list lists[HEFT__FILTER_LISTS];
+    heft__expert_list experts;
     uint64_t largest_out_of_range;
 } heft__filter_pass;
 

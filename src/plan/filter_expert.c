@@ -1,6 +1,9 @@
 /* plan: the expert that a tensor's name speaks of, and the ranks that own it. */
-#include "base/checked.h"
 #include "plan/filter.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
 
 #include <string.h>
 
@@ -105,4 +108,50 @@ bool heft__expert_owned(heft_placement placement, uint64_t rank, uint64_t world,
 uint64_t heft__expert_idle(heft_placement placement, uint64_t world, uint64_t n) {
     if (n >= world) return 0;
     return placement == HEFT_PLACEMENT_LAST_TAKES_REST ? world - 1 : world - n;
+}
+
+/* ---- sets of experts ---- */
+
+heft_status heft__expert_list_make(heft__expert_list *list, const heft_expert_id *ids, size_t nids,
+                                   const heft_allocator *alloc, heft_error *err) {
+    uint64_t nbytes;
+    *list = (heft__expert_list){0};
+    if (nids && !ids)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+                          "heft_filter: the list of experts is NULL, but its count is %zu", nids);
+    if (nids > UINT32_MAX || !heft__mul_u64(nids, sizeof *list->keys, &nbytes))
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+                          "heft_filter: the list of experts is longer than memory");
+    list->keys = heft__alloc(alloc, nbytes);
+    if (!list->keys) return heft__fail_memory(err, nbytes);
+    list->capacity = nids;
+    for (size_t i = 0; i < nids; i++)
+        list->keys[i] = (heft__sort_key){.major = ids[i].layer, .minor = ids[i].expert, .index = (uint32_t)i};
+    heft__sort_keys(list->keys, nids);
+    for (size_t i = 0; i < nids; i++) {
+        const heft__sort_key *last = &list->keys[list->n - (list->n != 0)];
+        if (list->n && last->major == list->keys[i].major && last->minor == list->keys[i].minor) continue;
+        list->keys[list->n++] = list->keys[i];
+    }
+    return HEFT_OK;
+}
+
+void heft__expert_list_free(heft__expert_list *list, const heft_allocator *alloc) {
+    heft__free(alloc, list->keys, list->capacity * sizeof *list->keys);
+    *list = (heft__expert_list){0};
+}
+
+bool heft__expert_list_has(heft__expert_list *list, const heft__expert *expert, const char *name) {
+    uint64_t layer = heft__expert_layer(name, expert->before), low = 0, high = list->n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        const heft__sort_key *key = &list->keys[middle];
+        if (key->major < layer || (key->major == layer && key->minor < expert->index)) low = middle + 1;
+        else high = middle;
+    }
+    heft__sort_key *key = low < list->n ? &list->keys[low] : NULL;
+    if (expert->too_large || !key || key->major != layer || key->minor != expert->index) return false;
+    list->nfound += !key->rank;
+    key->rank = 1;
+    return true;
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- warnings ---- */
@@ -25,6 +26,23 @@ static void filter_warn_globs(heft__filter_pass *pass) {
             heft__report_add_error(pass->result->warnings, HEFT_SEVERITY_WARNING, UINT32_MAX, &error);
         }
     }
+}
+
+static void filter_warn_experts(heft__filter_pass *pass) {
+    const heft__expert_list *list = &pass->experts;
+    heft_error error;
+    char layer[40] = "no layer";
+    uint64_t first = 0;
+    if (list->nfound == list->n) return;
+    while (list->keys[first].rank) first++;
+    if (list->keys[first].major != HEFT_NONE)
+        snprintf(layer, sizeof layer, "layer %llu", (unsigned long long)list->keys[first].major);
+    heft__fail(&error, HEFT_NOT_FOUND, HEFT_FAULT_CALL,
+               "%llu of %llu listed experts are in no tensor's name; the first is expert %llu of %s",
+               (unsigned long long)(list->n - list->nfound), (unsigned long long)list->n,
+               (unsigned long long)list->keys[first].minor, layer);
+    heft__error_at(&error, HEFT_NONE, list->n, list->nfound);
+    heft__report_add_error(pass->result->warnings, HEFT_SEVERITY_WARNING, UINT32_MAX, &error);
 }
 
 static void filter_warn_range(heft__filter_pass *pass) {
@@ -73,6 +91,7 @@ static void filter_note_fused(heft__filter_pass *pass) {
 
 bool heft__filter_warn(heft__filter_pass *pass) {
     filter_warn_globs(pass);
+    filter_warn_experts(pass);
     filter_warn_range(pass);
     filter_warn_idle(pass);
     filter_note_fused(pass);

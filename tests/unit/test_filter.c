@@ -151,6 +151,80 @@ static void callbacks(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- lists of experts ---- */
+
+static void listed_experts(void **state) {
+    (void)state;
+    static const char *const names[] = {"embed",           "l.3.experts.5.w", "l.3.experts.6.w",
+                                        "l.4.experts.5.w", "experts.5.w",     "mtp.3.experts.5.s",
+                                        "l.3.experts.up",  "x.experts.99999999999999999999.w"};
+    static const heft_expert_id list[] = {
+        {3, 5}, {9, 1}, {HEFT_NONE, 5}, {3, 5}, {3, 9}, {HEFT_NONE, UINT64_MAX}, {3, 5}};
+    heft_archive *archive = named_archive(names, COUNT(names));
+    heft_filter filter = FILTER(.experts = list, .nexperts = COUNT(list));
+    heft_filter_result *result = applied(archive, &filter);
+    assert_accounts(archive, result);
+    for (size_t i = 0; i < COUNT(names); i++)
+        assert_int_equal(rule_of(archive, result, names[i]),
+                         i == 2 || i == 3 ? HEFT_RULE_EXPERT_PLAN : HEFT_RULE_KEPT);
+    heft_filter_summary sum;
+    heft_severity severity;
+    heft_error fault;
+    heft_filter_summarize(result, &sum);
+    assert_int_equal(sum.unmatched, 3);
+    assert_int_equal(heft_report_count(heft_filter_warnings(result)), 1);
+    heft_report_get(heft_filter_warnings(result), 0, &severity, &fault, NULL);
+    assert_string_equal(fault.message,
+                        "3 of 5 listed experts are in no tensor's name; the first is expert 9 of layer 3");
+    heft_filter_result_free(result);
+    filter.expert_name = HEFT_EXPERT_NAME_DOTTED; /* now the last name has a number, which no list can hold */
+    result = applied(archive, &filter);
+    assert_int_equal(rule_of(archive, result, names[7]), HEFT_RULE_EXPERT_PLAN);
+    assert_int_equal(rule_of(archive, result, names[4]), HEFT_RULE_KEPT); /* no number under this rule */
+    heft_filter_result_free(result);
+    filter.strict = true;
+    assert_refused(archive, &filter, HEFT_NOT_FOUND, "listed experts are in no tensor's name");
+    filter = (heft_filter)FILTER(.experts = list, .nexperts = 1, .keep_expert = keep_pair);
+    result = applied(archive, &filter); /* both have to agree */
+    assert_int_equal(rule_of(archive, result, names[1]), HEFT_RULE_KEPT);
+    assert_int_equal(rule_of(archive, result, names[5]), HEFT_RULE_EXPERT_PLAN);
+    heft_filter_result_free(result);
+    filter = (heft_filter)FILTER(.experts = list, .strict = true); /* a list of none */
+    result = applied(archive, &filter);
+    for (int i = 1; i < 6; i++) assert_int_equal(rule_of(archive, result, names[i]), HEFT_RULE_EXPERT_PLAN);
+    assert_int_equal(rule_of(archive, result, names[6]), HEFT_RULE_KEPT);
+    heft_filter_result_free(result);
+    heft_archive_unref(archive);
+}
+
+/* Any list decides as a search through it would. */
+static void listed_experts_at_random(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    static char names[200][32];
+    const char *given[200];
+    for (int i = 0; i < 200; i++) {
+        snprintf(names[i], sizeof names[i], "l.%d.experts.%d.w", i / 20, i % 20);
+        given[i] = names[i];
+    }
+    heft_archive *archive = named_archive(given, 200);
+    for (uint64_t round = 0; round < test_count(300); round++) {
+        heft_expert_id list[64];
+        size_t n = random_below(&seed, 65);
+        for (size_t i = 0; i < n; i++)
+            list[i] = (heft_expert_id){random_below(&seed, 12), random_below(&seed, 22)};
+        heft_filter filter = FILTER(.experts = list, .nexperts = n);
+        heft_filter_result *result = applied(archive, &filter);
+        for (uint64_t i = 0; i < 200; i++) {
+            bool there = false;
+            for (size_t k = 0; k < n; k++) there = there || (list[k].layer == i / 20 && list[k].expert == i % 20);
+            assert_int_equal(rule_of(archive, result, names[i]), there ? HEFT_RULE_KEPT : HEFT_RULE_EXPERT_PLAN);
+        }
+        heft_filter_result_free(result);
+    }
+    heft_archive_unref(archive);
+}
+
 /* ---- globs ---- */
 
 static void lists_of_globs(void **state) {
@@ -286,6 +360,7 @@ static void malformed_calls(void **state) {
         {FILTER(.nheavy = 3), "the heavy suffix list is NULL, but its count is 3"},
         {FILTER(.ndemand = 1), "the demanded name list is NULL"},
         {FILTER(.demand = null, .ndemand = 1), "demanded name 0 is NULL"},
+        {FILTER(.nexperts = 2), "the list of experts is NULL, but its count is 2"},
         {FILTER(.preset = 3), "preset is no known one"},
         {FILTER(.expert_name = 3), "expert_name is no known rule"},
         {FILTER(.placement = 4), "placement is no known one"},
@@ -304,7 +379,7 @@ static void malformed_calls(void **state) {
     heft_error err;
     heft_filter_apply(archive, &cases[0].filter, &result, &err);
     assert_int_equal(err.offset, 1);
-    heft_filter_apply(archive, &cases[19].filter, &result, &err);
+    heft_filter_apply(archive, &cases[20].filter, &result, &err);
     assert_int_equal(err.expected, 8);
     assert_int_equal(heft_filter_apply(NULL, NULL, &result, &err), HEFT_INVALID_ARGUMENT);
     assert_int_equal(heft_filter_apply(archive, NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
@@ -621,13 +696,15 @@ static void every_allocation_fails(void **state) {
     static const char *const names[] = {"a.experts.7.weight", "b", "c.experts.1.weight"},
                              *const defer[] = {"b", "none"}, *const demand[] = {"b"};
     static const heft_tp_rule rules[] = {{"b", 0}};
+    static const heft_expert_id experts[] = {{HEFT_NONE, 7}, {HEFT_NONE, 1}};
     heft_archive *archive = named_archive(names, 3);
     for (uint64_t k = 1;; k++) {
         test_allocator t;
         test_allocator_init(&t, k);
         heft_filter filter =
             FILTER(.defer = defer, .ndefer = 2, .demand = demand, .ndemand = 1, .tp_rules = rules, .ntp_rules = 1,
-                   .tp_world = 2, .tp_split = HEFT_SPLIT_CEIL, .ep_world = 5, .num_experts = 4, .allocator = &t.alloc);
+                   .tp_world = 2, .tp_split = HEFT_SPLIT_CEIL, .ep_world = 5, .num_experts = 4, .experts = experts,
+                   .nexperts = 2, .allocator = &t.alloc);
         heft_filter_result *result = NULL;
         heft_error err;
         heft_status status = heft_filter_apply(archive, &filter, &result, &err);
@@ -652,6 +729,8 @@ int main(void) {
         cmocka_unit_test(skips),
         cmocka_unit_test(the_first_rule_decides),
         cmocka_unit_test(callbacks),
+        cmocka_unit_test(listed_experts),
+        cmocka_unit_test(listed_experts_at_random),
         cmocka_unit_test(lists_of_globs),
         cmocka_unit_test(globs_that_match_nothing),
         cmocka_unit_test(globs_are_linear),
