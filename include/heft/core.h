@@ -145,7 +145,9 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(RANK_LIMIT, "rank-limit")                 /* more than HEFT_MAX_RANK dims, or a dim above 2^63 - 1 */            \
     X(NOT_ALIGNED, "not-aligned")               /* a borrow that the tensor's address does not allow */                \
     X(NO_INDEX, "no-index")                     /* numbered shards without an index file */                            \
-    X(WRITE_ERROR, "write-error")               /* the operating system failed a write */
+    X(WRITE_ERROR, "write-error")               /* the operating system failed a write */                              \
+    X(NO_SPACE, "no-space")                     /* the disk is full, or the quota used up */                           \
+    X(FILE_EXISTS, "file-exists")               /* there already, and not to be overwritten */
 
 typedef uint32_t heft_fault;
 enum {
