@@ -94,6 +94,7 @@ def main():
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
+#define HEFT_ONE_FILE 1
 #include "heft.h"
 """
     text += "\n".join(sorted(source.system)) + "\n\n"

@@ -92,6 +92,8 @@ VIOLATIONS = [
      append(CORE, "static void wrong_long(void) {\n" + "    ;\n" * 79 + "}\n")),
     ("unique-name", "two static functions of one name", create("src/source/wrong.c", "/* source: x */\nstatic void "
      "error_ellipsis(void) {\n}\n")),
+    ("unique-name", "a _none twin with names of another file",
+     create("src/source/wrong_none.c", "/* source: x */\nstatic void error_ellipsis(void) {\n}\n")),
     ("unique-name", "two enum constants of one name", create("src/source/wrong.c", "/* source: x */\nenum { ARENA_HEAD };\n")),
     ("unique-name", "two macros of one name",
      lambda tree: (append(CORE, "#define WRONG_MOST 1\n")(tree),
