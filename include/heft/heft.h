@@ -13,6 +13,7 @@
 #include "heft/core.h"
 #include "heft/dtypes.h"
 #include "heft/filters.h"
+#include "heft/loads.h"
 #include "heft/reads.h"
 #include "heft/sources.h"
 #include "heft/views.h"

@@ -27,7 +27,8 @@ static heft_status items_source(heft_plan *plan, const heft_archive *archive, ui
         if (!heft__grow(&plan->alloc, (void **)&plan->sources, &plan->sources_capacity, plan->nsources,
                         sizeof *plan->sources, archive->nfiles))
             return heft__fail_memory(err, archive->nfiles * sizeof *plan->sources);
-        plan->sources[plan->nsources++] = (heft__plan_source){archive->files[i]->source, archive, i, 0};
+        plan->sources[plan->nsources++] =
+            (heft__plan_source){.source = archive->files[i]->source, .archive = archive, .file = i};
     }
     if (plan->nsources >= UINT32_MAX)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many files in one plan");

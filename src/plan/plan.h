@@ -2,7 +2,17 @@
  *
  *     items   one a view: its covering range in a source, and the place of its first byte
  *     runs    consecutive items that are read as one contiguous range (plain ones), or one item that is a nest of loops
- *     blocks  a numbering of the pieces of runs; computed on demand, never stored
+ *     blocks  a numbering of the pieces of runs and of mappings; computed on demand, never stored
+ *
+ * A read is planned by new, add, finish. A load is planned by
+ *
+ *     heft__plan_new          a request with `layout`: the plan chooses the places
+ *     heft__plan_add_archive  each file becomes a source with the number that it has in the archive
+ *     heft__plan_add_tensor   (or _view), with any numbers
+ *     heft__plan_sort         then heft__plan_extents tells which bytes of a source facts should be asked about
+ *     heft__plan_choose       facts and wishes in; path and reason of each source out
+ *     heft__plan_finish       runs, layout, blocks
+ *     heft__plan_footprint    and heft__plan_admit
  *
  * A view whose bytes do not lie in one piece on both sides (strided, transposed, repacked, byte-swapped) is a nest: loops
  * over a contiguous unit, outermost in the file first. It is cut into boxes, equal tiles of its loops; a box is read by one
@@ -13,7 +23,8 @@
 #include "catalog/catalog.h"
 #include "device/device.h"
 #include "engine/engine.h"
-#include "heft/reads.h"
+#include "facts/facts.h"
+#include "heft/loads.h"
 
 #define HEFT__PLAN_NONE UINT32_MAX
 
@@ -32,11 +43,37 @@
 #define HEFT__PLAN_SLACK (UINT64_C(12) << 20)        /* ... up to this sum */
 #define HEFT__PLAN_ONE_WORKER (UINT64_C(8) << 20)    /* less than this is not worth a thread */
 
+/* Of loads, see docs/loading.md. */
+#define HEFT__PLAN_GAP_DIRECT (UINT64_C(128) << 10)  /* as HEFT__PLAN_GAP, also inside a view */
+#define HEFT__PLAN_GAP_NETWORK (UINT64_C(1) << 20)
+#define HEFT__PLAN_SMALL (UINT64_C(16) << 20)        /* less than this of a file is read buffered */
+#define HEFT__PLAN_CAP UINT64_C(5000)                /* most pieces of a file that is read directly */
+#define HEFT__PLAN_DIRECT_MOST (UINT32_C(64) << 10)  /* a larger alignment of direct reads is not used */
+#define HEFT__PLAN_SCRATCH_DIRECT (UINT64_C(4) << 20)
+#define HEFT__PLAN_SCRATCH_ALL (UINT64_C(16) << 20)  /* of all workers, but for nests that need more */
+#define HEFT__PLAN_MERGE (UINT64_C(2) << 20)         /* mappings with a smaller gap become one */
+#define HEFT__PLAN_MAPPINGS 1024                     /* of one file; else it has one */
+#define HEFT__PLAN_WINDOW (UINT64_C(64) << 20)       /* bytes of a mapping that are brought in at once */
+#define HEFT__PLAN_RING_RUN (UINT64_C(16) << 20)     /* most of one run of a ring, unless one tensor is larger */
+#define HEFT__PLAN_STACK (UINT64_C(64) << 10)        /* of a worker */
+
+/* A file. What follows `file` is of loads: unset before heft__plan_choose, sums before heft__plan_finish. */
 typedef struct heft__plan_source {
     heft_source *source;
     const heft_archive *archive;
     uint32_t file;
-    uint32_t reserved;
+    heft_path path;
+    heft_reason reason;
+    uint32_t direct_align;           /* of offsets, lengths and addresses of direct reads; 0: not direct */
+    uint32_t congruence;             /* direct: a place is congruent to its offset modulo this */
+    bool touch;                      /* mapped, and its pages are brought in */
+    uint64_t gap, view_gap;          /* most that is read over, between tensors and inside a view */
+    uint64_t first_item, nitems;     /* set by heft__plan_sort */
+    uint64_t first_run, nruns;
+    uint64_t kept;                   /* bytes */
+    uint64_t pieces;                 /* what direct_io_tensor_cap was compared with */
+    uint64_t requested, over_read, spanned;
+    heft__source_facts facts;        /* as they were given */
 } heft__plan_source;
 
 typedef struct heft__plan_item {
@@ -46,7 +83,27 @@ typedef struct heft__plan_item {
     uint32_t id;             /* of the tensor */
     uint32_t view;           /* the caller's number */
     uint32_t nest;           /* HEFT__PLAN_NONE: one piece */
+    uint32_t slot;           /* of a load: its arena, or its mapping; of a plan with `slots`: its view; else 0 */
+    bool mapped;             /* lies in mapping `slot`, at `place`; no run reads it */
+    bool side;               /* read beside the mapping */
+    bool apart;              /* not as it lies in the file between its neighbours: it has a place of its own */
+    bool reserved;
 } heft__plan_item;
+
+/* Memory that a load asks for. */
+typedef struct heft__plan_arena {
+    uint64_t nbytes;
+    uint32_t align; /* of its start, a power of two from 64 to 64 KiB */
+    uint32_t source; /* of the shard or run that it is for; HEFT__PLAN_NONE: of all */
+} heft__plan_arena;
+
+/* A mapping that a load asks for: pages of a source. */
+typedef struct heft__plan_mapping {
+    uint64_t offset, nbytes; /* in the source; whole pages but for the end of the file */
+    uint64_t first_block;    /* of those that bring it in; windows of HEFT__PLAN_WINDOW */
+    uint32_t source;
+    uint32_t reserved;
+} heft__plan_mapping;
 
 typedef struct heft__plan_loop {
     heft__loop loop;
@@ -74,6 +131,8 @@ typedef struct heft__plan_run {
     uint64_t first_item, nitems;
     uint32_t source;
     heft_run_kind kind;
+    bool direct;              /* read by O_DIRECT, in multiples of the source's direct_align */
+    bool ordered;             /* places rise with offsets in one slot: blocks are cut where places are multiples */
 } heft__plan_run;
 
 struct heft_plan {
@@ -88,7 +147,12 @@ struct heft_plan {
     bool swap;                 /* bring components to the other byte order */
     bool layout;               /* the plan chooses the places, in one arena */
     bool slots;                /* each view has a slot of its own; else all are in slot 0 */
-    uint64_t slack;            /* gap bytes that lie in the arena */
+    bool sorted, chosen;
+    uint64_t slack;            /* bytes of arenas that are no tensor's: gaps, padding, edges of direct reads */
+    uint64_t align;            /* wished for every tensor; 0: that of its dtype */
+    uint64_t page;             /* of mappings */
+    heft_arena_scope arena_scope;
+    uint64_t ring;             /* not 0: each run is an arena of its own */
     heft__plan_source *sources;
     uint64_t nsources, sources_capacity;
     heft__plan_item *items; /* by (source, offset) once finished */
@@ -99,6 +163,12 @@ struct heft_plan {
     uint64_t nloops, loops_capacity;
     heft__plan_run *runs; /* the same order */
     uint64_t nruns, runs_capacity;
+    heft__plan_arena *arenas; /* slots 0 to narenas - 1; of a load only */
+    uint64_t narenas, arenas_capacity;
+    uint32_t side_arena;      /* the last one, or HEFT__PLAN_NONE */
+    heft__plan_mapping *mappings; /* by (source, offset) */
+    uint64_t nmappings, mappings_capacity;
+    uint64_t first_touch;         /* number of the first block that brings a mapping in; nblocks: there is none */
     heft_plan_summary sum;
     uint64_t scratch_nbytes, dump_nbytes; /* of one worker */
     bool has_vectors;                     /* some step fills vectors */
@@ -134,9 +204,59 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
 /* Adds tensor `id` (in range) whole, as bytes, without making a view of it. */
 heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, uint64_t id, uint32_t number,
                                   heft_error *err);
+/* Makes sources of all files of an archive, in order, also of those of which nothing will be wanted. */
+heft_status heft__plan_add_archive(heft_plan *plan, const heft_archive *archive, heft_error *err);
+
+/* Sorts items; nothing can be added after it. */
+heft_status heft__plan_sort(heft_plan *plan, heft_error *err);
+/* What is wanted of a source of a sorted plan: ranges by offset that neither overlap nor touch. Free *extents with
+ * heft__free(&plan->alloc, *extents, *n * sizeof **extents). */
+heft_status heft__plan_extents(const heft_plan *plan, uint32_t source, heft__extent **extents, uint64_t *n,
+                               heft_error *err);
+
+/* What a caller of a load wants, and what the machine is. Zero is the default of each but `page_nbytes`. Gaps, blocks and
+ * workers are in the read options of the request, where 0 is: by path. */
+typedef struct heft__plan_wishes {
+    heft_io io;
+    heft_cache_policy cache_policy;
+    heft_arena_scope arena_scope;
+    bool no_direct, count_tensors;
+    uint64_t align;                /* 0, or a power of two up to 4,096 */
+    uint64_t direct_io_tensor_cap; /* 0: HEFT__PLAN_CAP; HEFT_NONE: no cap */
+    uint64_t ring_nbytes;          /* not 0: memory comes from a ring, run by run; arena_scope is ignored */
+    uint64_t page_nbytes;
+    uint32_t cpus;                 /* usable; default of workers. 0: default_workers of the request */
+} heft__plan_wishes;
+
+/* Chooses the path of each source by the table of docs/loading.md, the first rule that applies. `facts`: one a source, in
+ * order.
+ * UNSUPPORTED where the caller demands a path that cannot be: names file, tensor and reason. */
+heft_status heft__plan_choose(heft_plan *plan, const heft__source_facts *facts, const heft__plan_wishes *wishes,
+                              heft_error *err);
 
 /* Sorts, coalesces, lays out and cuts. After it the plan is read-only. */
 heft_status heft__plan_finish(heft_plan *plan, heft_error *err);
+
+/* ---- the memory of a load (footprint.c) ---- */
+
+/* What the plan does not know. */
+typedef struct heft__plan_memory {
+    uint64_t deferred_nbytes, withheld_nbytes;
+    uint64_t metadata_nbytes; /* headers, catalog, result: all but the plan itself */
+    uint64_t reserve_nbytes;
+    uint64_t free_nbytes;     /* HEFT_NONE: not known */
+    const char *free_origin;
+    double multiplier;        /* 0: 1.0, or the rule of Atlas */
+    bool atlas;               /* its rule: 1.5 if more than half of the bytes are FP8, else 1.3 */
+} heft__plan_memory;
+
+/* The footprint of a finished plan. LIMIT: a number does not fit 64 bits. */
+heft_status heft__plan_footprint(const heft_plan *plan, const heft__plan_memory *memory, heft_footprint *out,
+                                 heft_error *err);
+/* Whether it may run: LIMIT where more is needed than is free (`reserve` as above, for the message), or than `limit` (0:
+ * none); where free memory is not known, only under `refuse_unknown`. */
+heft_status heft__plan_admit(const heft_footprint *footprint, uint64_t reserve, uint64_t limit, bool refuse_unknown,
+                             heft_error *err);
 
 /* nest.c: brings the loops of a view (outermost first; source and destination steps of any sign) to their normal form: dims
  * of 1 gone, source steps positive and falling, neighbours merged. *src and *dst move to the first byte (bit) in the file.
@@ -150,7 +270,42 @@ heft_status heft__plan_coalesce(heft_plan *plan, heft_error *err);
 
 /* ---- using one (parts.c) ---- */
 
-/* Block `number`: its run, and which part of it. */
+/* What is to be done with a block when its bytes are there; the engine's steps are bound to these. */
+typedef enum heft__plan_step {
+    HEFT__PLAN_PLAIN,        /* nothing: it is read to its place */
+    HEFT__PLAN_SCATTER,      /* vectors: pieces to their places, gaps to the dump */
+    HEFT__PLAN_GATHER,       /* to scratch, then a copy a piece */
+    HEFT__PLAN_NEST_SCATTER, /* a box straight to its places */
+    HEFT__PLAN_NEST_GATHER,  /* a box through scratch */
+    HEFT__PLAN_NEST_BITS     /* all boxes of a sub-byte nest, one after another */
+} heft__plan_step;
+
+typedef enum heft__plan_way { HEFT__PLAN_READ, HEFT__PLAN_DIRECT, HEFT__PLAN_TOUCH } heft__plan_way;
+
+/* A block as an engine takes it. */
+typedef struct heft__plan_block {
+    heft__plan_step step;
+    heft__plan_way way;
+    uint32_t channel;        /* the source's number; of TOUCH: nsources + the number of the mapping */
+    uint32_t slot;           /* of PLAIN: where it goes */
+    int64_t place;
+    uint64_t offset, nbytes; /* in the source; of nests that of the box is found by heft__nest_box */
+    uint64_t needed;         /* bytes from `offset` on that must come: a direct block may reach beyond the end of the file */
+    uint64_t run, part;      /* of TOUCH: run HEFT_NONE */
+} heft__plan_block;
+void heft__plan_block_at(const heft_plan *plan, uint64_t number, heft__plan_block *out);
+
+/* Items of which a block brings bytes in: [*first, *first + *n). */
+void heft__plan_block_items(const heft_plan *plan, uint64_t number, uint64_t *first, uint64_t *n);
+/* Blocks that bring bytes of item `index` in: [*first, *first + *n); none for a mapped item that is not touched. */
+void heft__plan_item_blocks(const heft_plan *plan, uint64_t index, uint64_t *first, uint64_t *n);
+/* The item that the byte at `offset` of the source of a block belongs to, or the one nearest to it. */
+uint64_t heft__plan_blame(const heft_plan *plan, uint64_t number, uint64_t offset);
+
+/* Where an item of a load lies. */
+void heft__plan_place(const heft_plan *plan, const heft__plan_item *item, heft_load_place *out);
+
+/* Block `number`, which is no TOUCH: its run, and which part of it. */
 void heft__plan_locate(const heft_plan *plan, uint64_t number, uint64_t *run, uint64_t *part);
 uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run);
 /* Bytes by which the place of a direct run misses the last huge page boundary: its first block is shorter by this. */
@@ -187,5 +342,7 @@ size_t heft__nest_vectors(const heft__plan_nest *nest, const heft__box *box, uin
 
 /* The whole plan as text, one line an object, into a block of *nbytes (free with heft__free); NULL: out of memory. */
 char *heft__plan_text(const heft_plan *plan, uint64_t *nbytes);
+/* Why a source of a load has its path, as one sentence for people, into out[size]. */
+void heft__plan_why(const heft_plan *plan, uint32_t source, char *out, size_t size);
 
 #endif
