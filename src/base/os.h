@@ -52,6 +52,33 @@ void heft__os_quiet_sigpipe(void);        /* SIGPIPE as the system's default: a 
  * 130 for SIGINT. What the program was started to ignore stays ignored. */
 void heft__os_catch_interrupt(void);
 
+/* ---- os_child.c: for the command line ---- */
+/* Calls work(ctx, result) in a child process, which work ends by _Exit(0), and fills *result (nbytes of plain data, zero
+ * before) with what it left there. A child that a signal ends is a failure: IO for SIGBUS (a mapped file that was
+ * truncated), OUT_OF_MEMORY for SIGKILL, CANCELLED for one of the terminal. The caller has no threads. */
+heft_status heft__os_child(void (*work)(void *ctx, void *result), void *ctx, void *result, size_t nbytes,
+                           heft_error *err);
+/* From now on a first SIGINT is only noted: the caller asks for it and ends in order. A second one ends the program. */
+void heft__os_defer_interrupt(void);
+bool heft__os_interrupted(void);
+
+/* ---- os_usage.c: for the command line ---- */
+typedef struct heft__os_use {
+    uint64_t rss_nbytes, peak_rss_nbytes; /* resident memory, mapped pages of files included; HEFT_NONE: not known */
+    uint64_t minor_faults, major_faults;  /* since the process began */
+} heft__os_use;
+void heft__os_usage(heft__os_use *out);
+/* The peak counts from now on, where the system can do that. */
+void heft__os_peak_restart(void);
+
+/* Reading of a file as a bare program does it, past all sources: the measure of what loading costs. *fd -1 on failure. */
+heft_status heft__os_open_read(const char *path, bool direct, int *fd, uint64_t *nbytes, heft_error *err);
+heft_status heft__os_read_at(int fd, uint64_t offset, void *dst, size_t nbytes, size_t *got, heft_error *err); /* one call */
+void heft__os_close(int fd); /* -1 does nothing */
+/* Asks the system to drop a file's pages from its cache. Those that are dirty, mapped or in use stay, without an error. *own:
+ * this process owns the file. */
+heft_status heft__os_evict(const char *path, bool *own, heft_error *err);
+
 /* ---- os_output.c: files that the command line writes ---- */
 typedef struct heft__output heft__output;
 /* "-", /dev/stdout and /dev/fd/N are descriptors of this program. A regular target is written beside itself under a
