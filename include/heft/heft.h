@@ -10,6 +10,7 @@
 #define HEFT_HEFT_H
 
 #include "heft/archives.h"
+#include "heft/casts.h"
 #include "heft/core.h"
 #include "heft/dtypes.h"
 #include "heft/filters.h"
