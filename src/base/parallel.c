@@ -1,4 +1,4 @@
-/* base: a crew of threads for one job. */
+/* base: crews of threads. */
 #include "base/parallel.h"
 
 #include "base/os.h"
@@ -49,6 +49,34 @@ uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker)
     uint32_t made = workers > 1 ? parallel_start(jobs, workers, fn, ctx) : 1;
     fn(ctx, 0);
     for (uint32_t i = 1; i < made; i++) pthread_join(jobs[i].thread, NULL);
+    return made;
+}
+
+struct heft__crew {
+    heft_allocator alloc;
+    uint64_t nbytes;
+    uint32_t workers, made;
+    parallel_job jobs[];
+};
+
+heft__crew *heft__crew_new(const heft_allocator *alloc, uint32_t workers) {
+    if (workers > HEFT__PARALLEL_MOST) workers = HEFT__PARALLEL_MOST;
+    uint64_t nbytes = sizeof(heft__crew) + workers * sizeof(parallel_job);
+    heft__crew *crew = heft__alloc(alloc, nbytes);
+    if (!crew) return NULL;
+    *crew = (heft__crew){.alloc = *alloc, .nbytes = nbytes, .workers = workers, .made = 1};
+    return crew;
+}
+
+void heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
+    if (crew->workers > 1) crew->made = parallel_start(crew->jobs, crew->workers, fn, ctx);
+}
+
+uint32_t heft__crew_join(heft__crew *crew) {
+    uint32_t made = crew->made;
+    for (uint32_t i = 1; i < made; i++) pthread_join(crew->jobs[i].thread, NULL);
+    heft_allocator alloc = crew->alloc;
+    heft__free(&alloc, crew, crew->nbytes);
     return made;
 }
 

@@ -1,8 +1,8 @@
-/* base: a crew of threads for one job. No threads outlive the call; nothing is global. */
+/* base: crews of threads. Nothing is global. */
 #ifndef HEFT_BASE_PARALLEL_H
 #define HEFT_BASE_PARALLEL_H
 
-#include "heft/core.h"
+#include "base/alloc.h"
 
 /* More threads than this never help and would only cost stacks: heft__parallel starts no more. What is made for each worker
  * beforehand is made for so many at most. */
@@ -16,6 +16,13 @@
  * remaining calls are left out: the work must be drawn from a shared cursor, so that any one worker can finish it.
  * Returns the number of calls made, at least 1. */
 uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx);
+
+/* The same without the caller: start makes threads for fn(ctx, 1) ... fn(ctx, workers - 1), as many as it can, and goes on.
+ * Join waits for them, frees the crew, and returns their number and one more, for the caller. */
+typedef struct heft__crew heft__crew;
+heft__crew *heft__crew_new(const heft_allocator *alloc, uint32_t workers); /* NULL: no memory */
+void heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx);
+uint32_t heft__crew_join(heft__crew *crew);
 
 /* min(4, CPUs that this process may use: affinity and cgroup quota), at least 1. */
 uint32_t heft__default_workers(void);

@@ -23,7 +23,8 @@ static const heft__plan_item *run_item(const run_job *job, const heft__task *tas
 }
 
 /* Plain items: a vector a piece. state: where the next request starts, and the item there. */
-static bool run_scatter(const void *ctx, heft__task *task) {
+static bool run_scatter(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
+    (void)status, (void)err;
     const run_job *job = ctx;
     const heft__plan_run *run = &job->plan->runs[task->block.run];
     uint64_t end = task->block.offset + task->block.nbytes, *at = &task->state[0], *item = &task->state[1], n;
@@ -57,7 +58,8 @@ static bool run_scatter(const void *ctx, heft__task *task) {
 }
 
 /* Plain items that are small: one request to scratch, then a copy a piece. state: whether it has been read. */
-static bool run_gather(const void *ctx, heft__task *task) {
+static bool run_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
+    (void)status, (void)err;
     const run_job *job = ctx;
     const heft__plan_run *run = &job->plan->runs[task->block.run];
     uint64_t at = task->block.offset, end = at + task->block.nbytes, n;
@@ -79,7 +81,8 @@ static bool run_gather(const void *ctx, heft__task *task) {
 }
 
 /* A box straight to its places. state: units done. */
-static bool run_nest_scatter(const void *ctx, heft__task *task) {
+static bool run_nest_scatter(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
+    (void)status, (void)err;
     const run_job *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
@@ -95,7 +98,8 @@ static bool run_nest_scatter(const void *ctx, heft__task *task) {
 }
 
 /* A box through scratch. state: requests done. */
-static bool run_nest_gather(const void *ctx, heft__task *task) {
+static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
+    (void)status, (void)err;
     const run_job *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
@@ -123,7 +127,8 @@ static bool run_nest_gather(const void *ctx, heft__task *task) {
 }
 
 /* All boxes of a sub-byte nest, one after another: neighbours share bytes of the destination. state: boxes read. */
-static bool run_nest_bits(const void *ctx, heft__task *task) {
+static bool run_nest_bits(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
+    (void)status, (void)err;
     const run_job *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
@@ -154,7 +159,7 @@ static void run_block(const void *ctx, uint64_t number, heft__block *out) {
     heft__plan_locate(plan, number, &out->run, &out->part);
     const heft__plan_run *run = &plan->runs[out->run];
     const heft__plan_item *item = &plan->items[run->first_item];
-    out->source = plan->sources[run->source].source;
+    out->channel = run->source;
     if (item->nest != HEFT__PLAN_NONE) {
         const heft__plan_nest *nest = &plan->nests[item->nest];
         out->step = nest->bits ? RUN_NEST_BITS : nest->scatter ? RUN_NEST_SCATTER : RUN_NEST_GATHER;
@@ -230,23 +235,33 @@ static void run_name_failure(const heft_plan *plan, const heft__engine_result *r
 
 heft_status heft__run(const heft_plan *plan, uint8_t *const *slots, heft_read_stats *stats, heft_error *err) {
     run_job job = {plan, slots};
-    heft__engine_job engine_job = {.nblocks = plan->sum.nblocks,
-                                   .total_nbytes = plan->sum.requested_nbytes,
-                                   .block = run_block,
-                                   .steps = plan->has_vectors ? run_steps : NULL,
-                                   .ctx = &job,
-                                   .scratch_nbytes = plan->scratch_nbytes,
-                                   .dump_nbytes = plan->dump_nbytes,
-                                   .workers = plan->workers,
-                                   .alloc = plan->alloc,
-                                   .progress = plan->options.progress,
-                                   .progress_ctx = plan->options.progress_ctx,
-                                   .progress_seconds = 0.05};
     heft__engine_result result = {.failed_block = HEFT_NONE};
     heft_status status = run_verify(plan, err);
-    if (status == HEFT_OK) {
-        status = heft__engine_pool.run(&engine_job, &result, err);
+    uint64_t nbytes = plan->nsources * sizeof(heft__channel);
+    heft__channel *channels = status == HEFT_OK ? heft__alloc_zero(&plan->alloc, nbytes) : NULL;
+    if (status == HEFT_OK && !channels) status = heft__fail_memory(err, nbytes);
+    if (channels) {
+        for (uint64_t i = 0; i < plan->nsources; i++) {
+            channels[i].source = plan->sources[i].source;
+            channels[i].direct_fd = -1;
+        }
+        heft__engine_job engine_job = {.nblocks = plan->sum.nblocks,
+                                       .total_nbytes = plan->sum.requested_nbytes,
+                                       .block = run_block,
+                                       .steps = plan->has_vectors ? run_steps : NULL,
+                                       .ctx = &job,
+                                       .channels = channels,
+                                       .nchannels = (uint32_t)plan->nsources,
+                                       .scratch_nbytes = plan->scratch_nbytes,
+                                       .dump_nbytes = plan->dump_nbytes,
+                                       .workers = plan->workers,
+                                       .alloc = plan->alloc,
+                                       .progress = plan->options.progress,
+                                       .progress_ctx = plan->options.progress_ctx,
+                                       .progress_seconds = 0.05};
+        status = heft__engine_run(&heft__engine_pool, &engine_job, &result, err);
         if (status != HEFT_OK) run_name_failure(plan, &result, err);
+        heft__free(&plan->alloc, channels, nbytes);
     }
     if (!stats) return status;
     *stats = (heft_read_stats){.requested_nbytes = result.counters.nbytes,

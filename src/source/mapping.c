@@ -82,3 +82,31 @@ heft_status heft__map_file(heft_source *source, uint64_t offset, uint64_t nbytes
     *out = mapping;
     return HEFT_OK;
 }
+
+int heft__mapping_touch(heft__mapping *mapping, uint64_t offset, uint64_t nbytes, bool hint, uint64_t *got) {
+    const heft__source_sys *sys = heft__source_sys_get();
+    *got = 0;
+    if (offset < mapping->offset || offset - mapping->offset > mapping->nbytes ||
+        nbytes > mapping->nbytes - (offset - mapping->offset))
+        return ERANGE;
+    if (!mapping->base || !nbytes) return 0; /* memory of the caller */
+    size_t first = (size_t)(mapping->data - (const uint8_t *)mapping->base) + (size_t)(offset - mapping->offset);
+    size_t lead = first % heft__os_page_size();
+    uint8_t *at = (uint8_t *)mapping->base + (first - lead);
+    if (hint) {
+        (void)sys->will_need(at, lead + (size_t)nbytes);
+        return 0;
+    }
+    int result;
+    do result = sys->populate(at, lead + (size_t)nbytes);
+    while (result != 0 && errno == EINTR);
+    if (result == 0) return 0;
+    if (errno != EFAULT) return errno;
+    /* A page that cannot be read: beyond the end of the file, or for another reason. */
+    heft__file_status now;
+    do result = sys->stat(mapping->source->fd, &now);
+    while (result != 0 && errno == EINTR);
+    if (result != 0 || now.identity.size >= offset + nbytes) return EIO;
+    *got = now.identity.size > offset ? now.identity.size - offset : 0;
+    return EFAULT;
+}

@@ -107,6 +107,9 @@ typedef struct heft__source_sys {
     void *(*map)(size_t nbytes, int fd, uint64_t offset);
     bool no_openat2;             /* links are resolved component by component */
     const heft_allocator *alloc; /* of new sources and folders */
+    int64_t (*preadv_flags)(int fd, const heft__vec *vec, size_t nvec, uint64_t offset, int flags); /* preadv2, or NULL */
+    int (*populate)(void *at, size_t nbytes);  /* MADV_POPULATE_READ */
+    int (*will_need)(void *at, size_t nbytes); /* MADV_WILLNEED */
 } heft__source_sys;
 const heft__source_sys *heft__source_sys_get(void);
 void heft__source_sys_replace(const heft__source_sys *sys); /* NULL: the real ones */
@@ -133,6 +136,10 @@ heft_status heft__mapping_new(heft_source *source, const uint8_t *data, uint64_t
                               heft__mapping **out, heft_error *err);
 heft_status heft__map_file(heft_source *source, uint64_t offset, uint64_t nbytes, heft__mapping **out,
                            heft_error *err);
+/* Brings in the pages of bytes [offset, offset + nbytes) of the mapping's source. 0; EFAULT: the file ends after *got of them;
+ * EIO and others: they cannot be read; ENOSYS or EINVAL: the system has no such call. With `hint` they are only asked for,
+ * which proves nothing and never fails. */
+int heft__mapping_touch(heft__mapping *mapping, uint64_t offset, uint64_t nbytes, bool hint, uint64_t *got);
 
 /* ---- folders (directory.c) ---- */
 typedef struct heft__directory heft__directory;

@@ -52,9 +52,14 @@ _Static_assert(sizeof(heft__vec) == sizeof(struct iovec) && offsetof(heft__vec, 
 static int64_t sys_preadv(int fd, const heft__vec *vec, size_t nvec, uint64_t offset) {
     return preadv(fd, (const struct iovec *)(const void *)vec, (int)nvec, (off_t)offset);
 }
+static int64_t sys_preadv_flags(int fd, const heft__vec *vec, size_t nvec, uint64_t offset, int flags) {
+    return preadv2(fd, (const struct iovec *)(const void *)vec, (int)nvec, (off_t)offset, flags);
+}
 #define SYS_PREADV sys_preadv
+#define SYS_PREADV_FLAGS sys_preadv_flags
 #else
 #define SYS_PREADV NULL
+#define SYS_PREADV_FLAGS NULL
 #endif
 
 static void *sys_map(size_t nbytes, int fd, uint64_t offset) {
@@ -62,8 +67,23 @@ static void *sys_map(size_t nbytes, int fd, uint64_t offset) {
     return p == MAP_FAILED ? NULL : p;
 }
 
+static int sys_populate(void *at, size_t nbytes) {
+#if defined(__linux__)
+    const int populate_read = 22; /* linux/mman.h, 5.14 */
+    return madvise(at, nbytes, populate_read);
+#else
+    (void)at, (void)nbytes;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static int sys_will_need(void *at, size_t nbytes) {
+    return madvise(at, nbytes, MADV_WILLNEED);
+}
+
 static const heft__source_sys sys_real = {sys_open, sys_stat, sys_pread, SYS_PREADV, sys_map, false,
-                                          &heft__default_allocator};
+                                          &heft__default_allocator, SYS_PREADV_FLAGS, sys_populate, sys_will_need};
 static _Atomic(const heft__source_sys *) sys_now = &sys_real;
 
 const heft__source_sys *heft__source_sys_get(void) {

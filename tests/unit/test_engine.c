@@ -11,16 +11,15 @@ static uint8_t bytes[BLOCKS * BLOCK], got[BLOCKS * BLOCK];
 static heft_error err;
 
 typedef struct work {
-    heft_source *source;
+    heft__channel channel;
     atomic_int running, most_running;
     uint64_t calls, stop_at, last;
     bool wrong;
 } work;
 
 static void plain_block(const void *ctx, uint64_t number, heft__block *out) {
-    const work *w = ctx;
-    *out = (heft__block){.source = w->source, .offset = number * BLOCK, .nbytes = BLOCK, .dst = got + number * BLOCK,
-                         .step = HEFT__STEP_NONE};
+    (void)ctx;
+    *out = (heft__block){.offset = number * BLOCK, .nbytes = BLOCK, .dst = got + number * BLOCK, .step = HEFT__STEP_NONE};
 }
 
 /* Each block as one request of two vectors, the second half first. */
@@ -30,8 +29,8 @@ static void step_block(const void *ctx, uint64_t number, heft__block *out) {
     out->part = number;
 }
 
-static bool swap_halves(const void *ctx, heft__task *task) {
-    (void)ctx;
+static bool swap_halves(const void *ctx, heft__task *task, heft_status *status, heft_error *error) {
+    (void)ctx, (void)status, (void)error;
     if (task->state[0]++) return false;
     uint8_t *dst = got + task->block.part * BLOCK;
     task->vec[0] = (heft__vec){dst + BLOCK / 2, BLOCK / 2};
@@ -43,8 +42,8 @@ static bool swap_halves(const void *ctx, heft__task *task) {
 }
 
 /* Ten requests through scratch. */
-static bool by_tens(const void *ctx, heft__task *task) {
-    (void)ctx;
+static bool by_tens(const void *ctx, heft__task *task, heft_status *status, heft_error *error) {
+    (void)ctx, (void)status, (void)error;
     uint64_t n = task->state[0]++;
     if (n) memcpy(got + task->block.part * BLOCK + (n - 1) * 10, task->scratch, 10);
     if (n == 10) return false;
@@ -58,8 +57,8 @@ static bool by_tens(const void *ctx, heft__task *task) {
 static const heft__step steps[] = {swap_halves, by_tens};
 
 static heft__engine_job job_of(work *w) {
-    return (heft__engine_job){.nblocks = BLOCKS, .total_nbytes = sizeof bytes, .block = plain_block, .ctx = w, .workers = 4,
-                              .alloc = heft__default_allocator};
+    return (heft__engine_job){.nblocks = BLOCKS, .total_nbytes = sizeof bytes, .block = plain_block, .ctx = w,
+                              .channels = &w->channel, .nchannels = 1, .workers = 4, .alloc = heft__default_allocator};
 }
 
 static int setup(void **state) {
@@ -72,11 +71,11 @@ static void plain_blocks_arrive(void **state) {
     (void)state;
     for (size_t most = 1; most < 120; most += 13) {
         test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = most, .eintr = most % 2};
-        work w = {.source = test_source(&origin)};
+        work w = {.channel = {.source = test_source(&origin), .direct_fd = -1}};
         heft__engine_job job = job_of(&w);
         heft__engine_result result;
         memset(got, 0, sizeof got);
-        assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+        assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
         assert_memory_equal(got, bytes, sizeof bytes);
         assert_int_equal(result.counters.nbytes, sizeof bytes);
         assert_int_equal(result.counters.requests, origin.calls);
@@ -84,7 +83,7 @@ static void plain_blocks_arrive(void **state) {
         assert_int_equal(result.counters.short_reads, shorts);
         if (most % 2 == 0) assert_int_equal(result.counters.retries, 0);
         else assert_true(result.counters.retries > 0);
-        heft_source_unref(w.source);
+        heft_source_unref(w.channel.source);
     }
 }
 
@@ -92,19 +91,19 @@ static void steps_do_what_they_want(void **state) {
     (void)state;
     for (size_t most = 1; most < 120; most += 7) { /* vectors are cut anywhere */
         test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = most};
-        work w = {.source = test_source(&origin)};
+        work w = {.channel = {.source = test_source(&origin), .direct_fd = -1}};
         heft__engine_job job = job_of(&w);
         job.block = step_block;
         job.steps = steps;
         job.scratch_nbytes = 10;
         heft__engine_result result;
         memset(got, 0, sizeof got);
-        assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+        assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
         for (uint64_t i = 0; i < sizeof bytes; i++) {
             uint64_t block = i / BLOCK, at = i % BLOCK;
             assert_int_equal(got[i], bytes[block * BLOCK + (block % 2 ? at : (at + BLOCK / 2) % BLOCK)]);
         }
-        heft_source_unref(w.source);
+        heft_source_unref(w.channel.source);
     }
 }
 
@@ -114,16 +113,16 @@ static void the_lowest_failure_wins(void **state) {
     for (int round = 0; round < 30; round++)
         for (uint64_t bad = 0; bad < 12; bad += 3) {
             test_bytes origin = {.data = bytes, .nbytes = sizeof bytes, .most = 9, .end = bad * BLOCK + 55};
-            work w = {.source = test_source(&origin)};
+            work w = {.channel = {.source = test_source(&origin), .direct_fd = -1}};
             heft__engine_job job = job_of(&w);
             heft__engine_result result;
-            assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_IO);
+            assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_IO);
             assert_int_equal(result.failed_block, bad);
             assert_int_equal(result.failed_offset, bad * BLOCK + 55);
             assert_int_equal(err.offset, bad * BLOCK);
             assert_int_equal(err.expected, BLOCK);
             assert_int_equal(err.found, 55);
-            heft_source_unref(w.source);
+            heft_source_unref(w.channel.source);
         }
 }
 
@@ -142,14 +141,14 @@ static void cancelling_works_at_every_block(void **state) {
     for (uint32_t workers = 1; workers <= 4; workers += 3)
         for (uint64_t k = 0;; k++) {
             test_bytes origin = {.data = bytes, .nbytes = sizeof bytes};
-            work w = {.source = test_source(&origin), .stop_at = k};
+            work w = {.channel = {.source = test_source(&origin), .direct_fd = -1}, .stop_at = k};
             heft__engine_job job = job_of(&w);
             job.workers = workers;
             job.progress = watch;
             job.progress_ctx = &w;
             heft__engine_result result;
-            heft_status status = heft__engine_pool.run(&job, &result, &err);
-            heft_source_unref(w.source);
+            heft_status status = heft__engine_run(&heft__engine_pool, &job, &result, &err);
+            heft_source_unref(w.channel.source);
             assert_false(w.wrong);
             if (status == HEFT_OK) {
                 assert_true(w.calls >= 2 && w.calls <= BLOCKS + 1);
@@ -169,7 +168,7 @@ static void nothing_is_fine(void **state) {
     heft__engine_job job = job_of(&w);
     job.nblocks = 0;
     heft__engine_result result;
-    assert_int_equal(heft__engine_pool.run(&job, &result, &err), HEFT_OK);
+    assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
     assert_int_equal(result.counters.requests, 0);
 }
 
