@@ -16,6 +16,7 @@
 #include "heft/filters.h"
 #include "heft/loads.h"
 #include "heft/reads.h"
+#include "heft/saves.h"
 #include "heft/sources.h"
 #include "heft/views.h"
 

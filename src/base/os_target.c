@@ -41,6 +41,22 @@ static heft_status target_fail_exists(heft_error *err, const char *path) {
 
 /* ---- calls that may be interrupted ---- */
 
+#define TARGET_RETRY(result, call)                                                                                     \
+    do (result) = (call);                                                                                              \
+    while ((result) != 0 && errno == EINTR)
+
+static int target_unlink(int at, const char *name) {
+    int result;
+    TARGET_RETRY(result, target_sys()->unlink(at, name));
+    return result;
+}
+
+static int target_chmod(int fd, uint32_t mode) {
+    int result;
+    TARGET_RETRY(result, target_sys()->chmod(fd, mode));
+    return result == 0 ? 0 : errno;
+}
+
 static int target_open_fd(int at, const char *path, int flags, uint32_t mode) {
     int fd;
     do fd = target_sys()->open(at, path, flags | O_CLOEXEC, mode);
@@ -55,8 +71,7 @@ static int target_open_fd(int at, const char *path, int flags, uint32_t mode) {
 /* fsync where the file system has it. 0 or an errno, which is final: the system may have dropped the pages. */
 static int target_fsync(int fd) {
     int result;
-    do result = target_sys()->fsync(fd);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, target_sys()->fsync(fd));
     return result == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
@@ -69,8 +84,7 @@ static int target_close_fd(int *fd) {
 
 static int target_stat(int at, const char *path, heft__target_status *out) {
     int result;
-    do result = target_sys()->stat(at, path, out);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, target_sys()->stat(at, path, out));
     return result == 0 ? 0 : errno;
 }
 
@@ -105,13 +119,12 @@ static heft_status target_folder_fail(const heft__target_folder *folder, const c
 heft_status heft__target_folder_rename(const heft__target_folder *folder, const char *from, const char *to,
                                        heft_error *err) {
     int result;
-    do result = target_sys()->rename(folder->fd, from, folder->fd, to);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, target_sys()->rename(folder->fd, from, folder->fd, to));
     return result ? target_folder_fail(folder, to, "renaming the finished file to", err) : HEFT_OK;
 }
 
 heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err) {
-    if (target_sys()->unlink(folder->fd, name) == 0 || errno == ENOENT) return HEFT_OK;
+    if (target_unlink(folder->fd, name) == 0 || errno == ENOENT) return HEFT_OK;
     return target_folder_fail(folder, name, "removing", err);
 }
 
@@ -219,7 +232,7 @@ static heft_status target_create(heft__target *target, heft_error *err) {
     int code = target_stat(target->fd, NULL, &st);
     if (!code && !target->keep_owner) target->mode = st.mode & 0777;
     /* Until it is finished the file is nobody else's business. */
-    if (!code && target_sys()->chmod(target->fd, 0600) != 0) code = errno;
+    if (!code) code = target_chmod(target->fd, 0600);
     return code ? heft__target_fail_errno(err, code, target->path, "creating a temporary file for") : HEFT_OK;
 }
 
@@ -245,8 +258,7 @@ static heft_status target_preflight(const heft__target *target, uint64_t nbytes,
 static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_error *err) {
     if (nbytes == HEFT_NONE || nbytes == 0) return HEFT_OK;
     int result;
-    do result = target_sys()->reserve(target->fd, nbytes);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, target_sys()->reserve(target->fd, nbytes));
     if (result == 0) return HEFT_OK;
     int code = errno;
     if (code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO) {
@@ -260,8 +272,7 @@ static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_er
 
 heft_status heft__target_resize(heft__target *target, uint64_t nbytes, heft_error *err) {
     int result;
-    do result = target_sys()->resize(target->fd, nbytes);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, target_sys()->resize(target->fd, nbytes));
     return result ? heft__target_fail_errno(err, errno, target->path, "setting the size of") : HEFT_OK;
 }
 
@@ -423,9 +434,9 @@ heft_status heft__target_sync(heft__target *target, heft_error *err) {
         (void)sys->chown(target->fd, target->uid, target->gid); /* where permitted */
         sys->copy_acl(target->folder.fd, target->name, target->fd);
     }
-    if (sys->chmod(target->fd, target->mode) != 0)
-        return heft__target_fail_errno(err, errno, target->path, "setting the mode of");
-    int code = target->no_sync ? 0 : target_fsync(target->fd);
+    int code = target_chmod(target->fd, target->mode);
+    if (code) return heft__target_fail_errno(err, code, target->path, "setting the mode of");
+    code = target->no_sync ? 0 : target_fsync(target->fd);
     target->sealed = true;
     return code ? heft__target_fail_errno(err, code, target->path, "writing to disk") : HEFT_OK;
 }
@@ -442,23 +453,21 @@ heft_status heft__target_seal(heft__target *target, heft_error *err) {
 static int target_rename_new(const heft__target *target) {
     const heft__target_sys *sys = target_sys();
     int folder = target->folder.fd, result;
-    do result = sys->rename_new(folder, target->temp, folder, target->name);
-    while (result != 0 && errno == EINTR);
+    TARGET_RETRY(result, sys->rename_new(folder, target->temp, folder, target->name));
     if (result == 0) return 0;
     if (errno != ENOSYS && errno != EINVAL && errno != EPERM) return errno;
-    if (sys->link(folder, target->temp, target->name) != 0) return errno;
-    (void)sys->unlink(folder, target->temp); /* both names are the finished file: a leftover, not a failure */
+    TARGET_RETRY(result, sys->link(folder, target->temp, target->name));
+    if (result != 0) return errno;
+    (void)target_unlink(folder, target->temp); /* both names are the finished file: a leftover, not a failure */
     return 0;
 }
 
 static heft_status target_rename(heft__target *target, heft_error *err) {
     int code = 0;
     if (target->overwrite) {
-        while (target_sys()->rename(target->folder.fd, target->temp, target->folder.fd, target->name) != 0) {
-            if (errno == EINTR) continue;
-            code = errno;
-            break;
-        }
+        int result, folder = target->folder.fd;
+        TARGET_RETRY(result, target_sys()->rename(folder, target->temp, folder, target->name));
+        if (result != 0) code = errno;
     } else code = target_rename_new(target);
     if (code == EEXIST) return target_fail_exists(err, target->path);
     if (code) return heft__target_fail_errno(err, code, target->path, "renaming the finished file to");
@@ -481,7 +490,7 @@ heft_status heft__target_publish(heft__target *target, heft_error *err) {
 void heft__target_abort(heft__target *target) {
     (void)target_close_fd(&target->direct_fd);
     (void)target_close_fd(&target->fd);
-    if (target->temp[0]) (void)target_sys()->unlink(target->folder.fd, target->temp);
+    if (target->temp[0]) (void)target_unlink(target->folder.fd, target->temp);
     target->temp[0] = 0;
     if (!target->borrowed) heft__target_folder_close(&target->folder);
 }

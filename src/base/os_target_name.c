@@ -50,12 +50,12 @@ void heft__target_temp_name(char out[HEFT__TARGET_NAME_MAX + 1], const char *bas
 /* Splits off the tail: its place and pid. */
 static bool target_name_split(const char *name, uint32_t *place, long *pid) {
     size_t len = strlen(name);
-    if (len < 32 || strncmp(name, ".heft-", 6) != 0 || strcmp(name + len - 4, ".tmp") != 0) return false;
+    if (len < 30 || strncmp(name, ".heft-", 6) != 0 || strcmp(name + len - 4, ".tmp") != 0) return false;
     const char *random = name + len - 12, *at = random - 1;
     if (strspn(random, "0123456789abcdef") != 8 || *at != '-') return false;
     const char *end = at;
     while (at > name && at[-1] >= '0' && at[-1] <= '9') at--;
-    if (at == end || end - at > 10 || at - name < 15 || at[-1] != '-' || at[-10] != '-') return false;
+    if (at == end || end - at > 10 || at - name < 16 || at[-1] != '-' || at[-10] != '-') return false;
     if (strspn(at - 9, "0123456789abcdef") != 8) return false;
     *place = (uint32_t)strtoul(at - 9, NULL, 16);
     *pid = strtol(at, NULL, 10);

@@ -4,6 +4,8 @@
 
 #include "catalog/catalog.h"
 
+/* ---- scanning ---- */
+
 typedef struct heft__scan_options {
     uint64_t max_header_nbytes;
     uint32_t lenient;
@@ -35,6 +37,64 @@ void heft__name_file(heft_error *err, const heft_source *source);
 
 /* safetensors.c */
 extern const heft__format heft__format_safetensors;
+
+/* ---- emitting ---- */
+
+/* One tensor of a file to be written. */
+typedef struct heft__emit_entry {
+    const char *name;
+    const uint64_t *shape;
+    uint64_t nbytes;
+    uint64_t offset;   /* set by `layout`: absolute in the file */
+    uint32_t name_len;
+    uint32_t rank;
+    uint32_t item;     /* the caller's number, UINT32_MAX: a filler, whose bytes are zero */
+    uint32_t crc32;    /* set before `finish` where the format wants it */
+    heft_dtype dtype;
+} heft__emit_entry;
+
+/* Bytes of the file that are no tensor's. */
+typedef struct heft__emit_piece {
+    uint64_t offset, nbytes;
+    uint8_t *bytes; /* freed with the emit */
+} heft__emit_piece;
+
+typedef struct heft__emit {
+    heft_allocator alloc;
+    heft__arena arena;         /* for names and shapes that the format makes up */
+    const heft_pair *metadata; /* unique keys, ascending bytes */
+    uint64_t nmetadata;
+    bool has_metadata;
+    bool keep_order, no_fill;
+    uint64_t align, data_start_align, max_header_nbytes; /* 0: the format's own */
+    heft__emit_entry *entries; /* by `layout` put into file order: no offset below the one before */
+    uint64_t nentries, capacity;
+    heft__emit_piece *pieces;  /* in file order */
+    uint64_t npieces, pieces_capacity;
+    uint64_t file_nbytes, header_nbytes;
+} heft__emit;
+
+/* How files of a format are written. It decides where tensors lie and makes all other bytes; who writes them is not its
+ * business. */
+typedef struct heft__emitter {
+    const char *name;
+    bool wants_crc32; /* of each entry's bytes, before `finish` */
+    /* From checked entries in the caller's order: their order, their offsets, the size of the file, and the pieces as far as
+     * they are known. LIMIT, UNSUPPORTED, OUT_OF_MEMORY. */
+    heft_status (*layout)(heft__emit *emit, heft_error *err);
+    /* Called when all tensors have been written: makes or completes the pieces, which are written after it. NULL: the pieces
+     * of `layout` are complete, and may be written first. */
+    heft_status (*finish)(heft__emit *emit, heft_error *err);
+} heft__emitter;
+
+/* The emitter of a name; NULL: there is none (registry.c). */
+const heft__emitter *heft__emitter_find(const char *name);
+extern const heft__emitter heft__emitter_safetensors;
+
+void heft__emit_init(heft__emit *emit, const heft_allocator *alloc);
+void heft__emit_free(heft__emit *emit);
+/* A piece of nbytes to be filled in; NULL: out of memory. (registry.c) */
+uint8_t *heft__emit_add_piece(heft__emit *emit, uint64_t offset, uint64_t nbytes);
 
 /* diagnose.c: what a file whose length or header text was refused really is, from its first 4 KiB; of a header whose length
  * field is wrong, where its text really ends. False: nothing known, *err is left alone; else *err is rewritten. */

@@ -1,4 +1,4 @@
-/* format: the formats of this build, and which one a file is. */
+/* format: the formats of this build, which one a file is, and what all emitters share. */
 #include "format/format.h"
 
 #include "base/error.h"
@@ -36,4 +36,36 @@ void heft__name_file(heft_error *err, const heft_source *source) {
     snprintf(text, sizeof text, "%s: %s", label, err->message);
     heft__copy_text(err->message, sizeof err->message, text, strlen(text));
     heft__error_file(err, path);
+}
+
+/* ---- emitting ---- */
+
+static const heft__emitter *const registry_emitters[] = {&heft__emitter_safetensors};
+
+const heft__emitter *heft__emitter_find(const char *name) {
+    for (size_t i = 0; i < sizeof registry_emitters / sizeof *registry_emitters; i++)
+        if (strcmp(name, registry_emitters[i]->name) == 0) return registry_emitters[i];
+    return NULL;
+}
+
+void heft__emit_init(heft__emit *emit, const heft_allocator *alloc) {
+    memset(emit, 0, sizeof *emit);
+    emit->alloc = *alloc;
+    heft__arena_init(&emit->arena, alloc);
+}
+
+void heft__emit_free(heft__emit *emit) {
+    for (uint64_t i = 0; i < emit->npieces; i++)
+        heft__free(&emit->alloc, emit->pieces[i].bytes, emit->pieces[i].nbytes);
+    heft__free(&emit->alloc, emit->pieces, emit->pieces_capacity * sizeof *emit->pieces);
+    heft__free(&emit->alloc, emit->entries, emit->capacity * sizeof *emit->entries);
+    heft__arena_free(&emit->arena);
+}
+
+uint8_t *heft__emit_add_piece(heft__emit *emit, uint64_t offset, uint64_t nbytes) {
+    if (!heft__grow(&emit->alloc, (void **)&emit->pieces, &emit->pieces_capacity, emit->npieces, sizeof *emit->pieces, 4))
+        return NULL;
+    uint8_t *bytes = heft__alloc(&emit->alloc, nbytes);
+    if (bytes) emit->pieces[emit->npieces++] = (heft__emit_piece){offset, nbytes, bytes};
+    return bytes;
 }

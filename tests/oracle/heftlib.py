@@ -499,6 +499,72 @@ class View:
         return out
 
 
+# ---- saves --------------------------------------------------------------------------------------------------------
+
+
+class Items:
+    """An array of heft_save_item, and what its pointers need. Values: a View, an (Archive, id), or a (dtype, array):
+    `array` of any strides, of sub-byte dtypes packed bytes with a shape as third."""
+
+    def __init__(self, tensors):
+        tensors = list(tensors.items()) if isinstance(tensors, dict) else list(tensors)
+        self.raw, self._keep = (structs["heft_save_item"] * max(len(tensors), 1))(), [tensors]
+        for item, (name, value) in zip(self.raw, tensors):
+            name = name.encode() if isinstance(name, str) else name
+            item.name, item.name_len = ctypes.cast(ctypes.c_char_p(self._hold(name)), ctypes.POINTER(ctypes.c_char)), len(name)
+            if isinstance(value, View):
+                item.view = ctypes.pointer(value.raw)
+            elif isinstance(value[0], Archive):
+                item.archive, item.id = value[0].handle, value[1]
+            else:
+                self._memory(item, *value)
+        self.count = len(tensors)
+
+    def _hold(self, value):
+        self._keep.append(value)
+        return value
+
+    def _memory(self, item, dtype, array, shape=None):
+        item.dtype = DTYPES.index(dtype)
+        if shape is None:
+            shape = array.shape
+            item.stride_nbytes = self._hold((ctypes.c_int64 * max(array.ndim, 1))(*array.strides))
+        item.rank, item.data = len(shape), array.ctypes.data
+        item.shape = self._hold((ctypes.c_int64 * max(len(shape), 1))(*shape))
+
+
+def _pairs(metadata):
+    array, keep = (structs["heft_pair"] * max(len(metadata), 1))(), []
+    for pair, texts in zip(array, metadata.items()):
+        for field, text in zip(("key", "value"), texts):
+            text = text.encode()
+            keep.append(ctypes.create_string_buffer(text, len(text) + 1))
+            setattr(pair, field, ctypes.cast(keep[-1], ctypes.POINTER(ctypes.c_char)))
+            setattr(pair, field + "_len", len(text))
+    return array, keep
+
+
+def save_options(metadata=None, **fields):
+    if metadata is None:
+        return options("heft_save_options", **fields), None
+    array, keep = _pairs(metadata)
+    made = options("heft_save_options", nmetadata=len(metadata), **fields)
+    made.metadata = ctypes.cast(array, ctypes.POINTER(structs["heft_pair"]))
+    return made, (array, keep)
+
+
+def save(path, tensors, metadata=None, **fields):
+    """heft_save; `path` None: the bytes of heft_save_buffer. Returns (bytes or None, heft_save_stats)."""
+    items, stats = Items(tensors), structs["heft_save_stats"]()
+    made, _keep = save_options(metadata, **fields)
+    if path is not None:
+        call("heft_save", os.fsencode(path), items.raw, items.count, _by_reference(made), ctypes.byref(stats))
+        return None, stats
+    out = Buffer()
+    call("heft_save_buffer", items.raw, items.count, _by_reference(made), ctypes.byref(out.raw), ctypes.byref(stats))
+    return bytes(out), stats
+
+
 def dtype_get(dtype, data, index):
     """One element through heft_dtype_get: the heft_scalar."""
     return lib.heft_dtype_get(DTYPES.index(dtype), data, index)

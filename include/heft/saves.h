@@ -1,0 +1,107 @@
+/* heft/saves.h: writing checkpoints. A save is all or nothing: whatever happens on the way, the file that was there before
+ * stays, or the new one is whole.
+ * Rule source: the writer of the safetensors reference implementation (order, header, padding); docs/saving.md. */
+#ifndef HEFT_SAVES_H
+#define HEFT_SAVES_H
+
+#include "heft/reads.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what is written --------------------------------------------------------------------------------------------- */
+
+/* One tensor to be written, from one of three places: a view (`view`), a tensor of an archive as it stands in its file
+ * (`archive` and `id`), or memory (`data` and what follows). All pointers are the caller's, and so is what they point to: none
+ * of it may change or go before the call, or the background save, has ended. Zero what is not used. */
+typedef struct heft_save_item {
+    const char *name;             /* UTF-8 */
+    size_t name_len;              /* 0 or SIZE_MAX: strlen(name) */
+    const heft_view *view;        /* NULL: the next */
+    const heft_archive *archive;  /* NULL: memory */
+    uint64_t id;
+    const void *data;             /* element 0, in host byte order; may be NULL where there are no elements */
+    const int64_t *shape;         /* `rank` dims; may be NULL for rank 0 */
+    const int64_t *stride_nbytes; /* of each dim, of any sign; NULL: packed row-major. Sub-byte dtypes: NULL */
+    uint32_t rank;
+    heft_dtype dtype;             /* of the elements at `data` */
+    uint32_t reserved[4];         /* 0 */
+} heft_save_item;
+
+/* What becomes of symbolic links at the end of the path. */
+typedef uint32_t heft_symlink;
+#define HEFT_SYMLINK_FOLLOW UINT32_C(0)  /* the file behind is replaced, the link stays; not into a Hub cache's blobs */
+#define HEFT_SYMLINK_REPLACE UINT32_C(1) /* the link is replaced by the file */
+#define HEFT_SYMLINK_REFUSE UINT32_C(2)  /* PERMISSION */
+
+/* Options of every save. Zero is the default and the safe choice of each; struct_size = sizeof(heft_save_options); NULL is
+ * all defaults. Copied at the call, but for what the pointers lead to. */
+typedef struct heft_save_options {
+    size_t struct_size;
+    const char *format;            /* NULL: "safetensors" */
+    const heft_pair *metadata;     /* written by ascending bytes of the keys; NULL: none; else `nmetadata`, also 0, pairs */
+    uint64_t nmetadata;
+    bool overwrite;                /* an existing file is replaced; else EXISTS */
+    bool no_sync;                  /* no fsync: safe against a crash of the program, not of the machine */
+    bool verify;                   /* the file is read back from the disk and compared before it takes its name */
+    bool keep_order;               /* items stay in the order given; else as the reference orders them */
+    bool no_fill;                  /* under `align`: no filler entries */
+    heft_symlink symlink;
+    uint32_t workers;              /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
+    uint64_t align;                /* 0: as the reference; else tensors start at multiples of this, 16 to 65,536 */
+    uint64_t data_start_align;     /* of the data area; 0: 8, under `align` 4,096 or `align` if that is larger */
+    uint64_t max_header_nbytes;    /* 0: 100,000,000; the reference cannot read a file with more */
+    int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as in heft_read_options */
+    void *progress_ctx;
+    const heft_allocator *allocator; /* NULL: malloc, and huge pages for large blocks */
+} heft_save_options;
+
+/* What a save did. Filled on success, zero after a failure. */
+typedef struct heft_save_stats {
+    uint64_t file_nbytes;   /* of all files */
+    uint64_t header_nbytes; /* before the data of the first, its length field included */
+    uint64_t data_nbytes;   /* of tensors */
+    uint64_t filler_nbytes;
+    uint64_t ntensors, nfillers;
+    uint32_t nfiles;
+    uint32_t workers;
+} heft_save_stats;
+
+/* ---- one file ---------------------------------------------------------------------------------------------------- */
+
+/* Writes one file. Without options it is byte for byte what the reference writes for the same tensors, with metadata keys
+ * in order. The path is written to beside itself, under a name that ends in ".tmp", and renamed when all of it is on the
+ * disk, so readers see the old file or the new one and nothing else, also after a crash. A new file gets the mode that the
+ * umask gives; a replaced one keeps its mode and, where permitted, owner, group and ACL, and other hard links to it keep the
+ * old content. Items may be views of the very file that is replaced. `nitems` may be 0. `stats` may be NULL.
+ * Refused before anything is made, INVALID_ARGUMENT naming the tensor: the names "__metadata__" and "__heft_pad__...", a
+ * name twice, a name, key or value that is not UTF-8, a key twice, a shape that overflows, sub-byte elements that do not
+ * fill bytes.
+ * Errors: these, EXISTS, PERMISSION, NOT_FOUND (no such folder), LIMIT (a header above max_header_nbytes; no space), IO,
+ * MISMATCH (a source changed; `verify` found a difference), UNSUPPORTED (a conversion or format that is not there),
+ * CANCELLED, OUT_OF_MEMORY, and those of reading. After each of them the old file is as it was and no temporary one is
+ * left, but where the machine or the program died: what was left is named .heft-*.tmp.
+ * Thread rule: any thread; any number of threads and processes may save one path, and the last to finish wins. */
+HEFT_API heft_status heft_save(const char *path, const heft_save_item *items, uint64_t nitems,
+                               const heft_save_options *options, heft_save_stats *stats, heft_error *err);
+
+/* The same bytes into memory of heft; release the buffer. Options about files do nothing.
+ * Errors: as heft_save, but for those of files.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_save_buffer(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,
+                                      heft_buffer *out, heft_save_stats *stats, heft_error *err);
+
+/* The same bytes in order to a function of the caller, for pipes and sockets: it is given pieces of at most 1 MiB, one after
+ * another, on the caller's thread, and answers 0 or an errno, which ends the save (IO). Nothing is undone. Formats that
+ * finish what they wrote earlier are UNSUPPORTED.
+ * Errors: as heft_save_buffer, IO.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_save_callback(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,
+                                        int (*write)(void *ctx, const void *data, size_t nbytes), void *ctx,
+                                        heft_save_stats *stats, heft_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,95 @@
+/* ops: writing: a layout's bytes, wherever they come from, to a file, to memory or to a function. */
+#ifndef HEFT_OPS_SAVE_H
+#define HEFT_OPS_SAVE_H
+
+#include "base/os_target.h"
+#include "write/write.h"
+
+/* ---- parts: where the bytes of a range of the file come from (save_parts.c) ---- */
+
+typedef enum heft__part_kind {
+    HEFT__PART_ZERO,    /* a filler */
+    HEFT__PART_MEMORY,  /* packed, in the byte order of files */
+    HEFT__PART_STRIDED, /* memory that is gathered or swapped on the way */
+    HEFT__PART_RANGE,   /* one range of a source */
+    HEFT__PART_VIEW     /* a view that a plan gathers */
+} heft__part_kind;
+
+typedef struct heft__part {
+    uint64_t offset, nbytes; /* in the file */
+    const heft_save_item *item; /* NULL: a filler */
+    const uint8_t *data;     /* of MEMORY: its first byte */
+    heft_source *source;     /* of RANGE */
+    uint64_t source_offset;
+    heft__part_kind kind;
+} heft__part;
+
+/* Parts of a layout in file order, those without bytes left out: *out is a block of *nparts (heft__free). */
+heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, heft__part **out,
+                             uint64_t *nparts, heft_error *err);
+
+/* Bytes [from, from + nbytes) of a part that is no VIEW to `dst`. */
+heft_status heft__part_fill(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err);
+
+/* Boxes that make up elements [at, end) of a row-major array, one after another: the index of the first element of a box, and
+ * its shape. At most 2 x rank of them. (save_boxes.c) */
+typedef struct heft__boxes {
+    const uint64_t *dims; /* of the array, none 0 */
+    uint32_t rank;
+    uint64_t at, end;
+    uint64_t first[HEFT_MAX_RANK], shape[HEFT_MAX_RANK];
+    uint64_t nelems; /* of this box */
+} heft__boxes;
+bool heft__boxes_next(heft__boxes *boxes); /* false: no more */
+
+/* ---- running (save_run.c, save_view.c) ---- */
+
+/* Where bytes go: one of target, memory and write. */
+typedef struct heft__sink {
+    heft__target *target;
+    bool compare; /* the target's bytes are compared instead: MISMATCH */
+    uint8_t *memory;
+    int (*write)(void *ctx, const void *data, size_t nbytes); /* 0 or an errno; in order */
+    void *write_ctx;
+} heft__sink;
+
+typedef struct heft__save_run {
+    heft_allocator alloc;
+    heft__sink sink;
+    uint32_t workers;     /* 0: as many as are usual */
+    int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes);
+    void *progress_ctx;
+    uint64_t total_nbytes;
+    _Atomic uint64_t done_nbytes;
+    double reported;      /* when */
+    uint32_t most_workers; /* that ran */
+} heft__save_run;
+
+/* All parts. Sources are verified first. */
+heft_status heft__save_run_parts(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
+/* Parts that are no VIEW, in blocks, by several threads. */
+heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
+/* Parts that are all VIEW, window by window. (save_view.c) */
+heft_status heft__save_run_views(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
+/* nbytes at an offset of the file to the sink. */
+heft_status heft__sink_put(const heft__sink *sink, uint64_t offset, const void *data, uint64_t nbytes, heft_error *err);
+
+/* ---- whole saves (save_file.c) ---- */
+
+typedef struct heft__save_job {
+    heft_save_options options; /* complete */
+    heft_allocator alloc;
+    heft__layout layout;
+    heft__part *parts;
+    uint64_t nparts;
+} heft__save_job;
+
+heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items, uint64_t nitems,
+                                const heft_save_options *options, heft_error *err);
+void heft__save_job_free(heft__save_job *job);
+/* Header, tensors and all that belongs to the file, to a sink. */
+heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, uint32_t *workers, heft_error *err);
+heft_status heft__save_file(heft__save_job *job, const char *path, heft_save_stats *stats, heft_error *err);
+void heft__save_job_stats(const heft__save_job *job, uint32_t workers, heft_save_stats *out);
+
+#endif

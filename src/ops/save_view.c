@@ -1,0 +1,113 @@
+/* ops: views that no single range holds: read by plans, window by window, and written from there. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "ops/run.h"
+#include "ops/save.h"
+
+#include <string.h>
+
+/* Memory of one window. A larger one reads strided views in fewer passes over their files. */
+#define SAVE_WINDOW (UINT64_C(32) << 20)
+
+/* What goes into the next window: parts [first, end), the first from byte `from` on, the last up to byte `to`. */
+typedef struct view_window {
+    uint64_t first, end, from, to, nbytes;
+} view_window;
+
+static uint64_t view_size(const heft__part *part) {
+    return heft__dtypes[part->item->view->dtype].bits / 8u; /* 0: sub-byte, which is never cut */
+}
+
+/* From the place where the last one ended. */
+static void view_next(view_window *w, const heft__part *parts, uint64_t nparts) {
+    w->first = w->end;
+    w->from = 0;
+    if (w->nbytes && w->to < parts[w->end - 1].nbytes) {
+        w->first--;
+        w->from = w->to;
+    }
+    w->nbytes = 0;
+    for (w->end = w->first; w->end < nparts && w->nbytes < SAVE_WINDOW; w->end++) {
+        uint64_t from = w->end == w->first ? w->from : 0, left = parts[w->end].nbytes - from, size = view_size(&parts[w->end]);
+        uint64_t room = size ? (SAVE_WINDOW - w->nbytes) / size * size : left;
+        if (left > room && w->nbytes) break; /* it begins a window of its own */
+        w->to = from + (left < room ? left : room);
+        w->nbytes += w->to - from;
+    }
+}
+
+/* Adds elements [at, end) of a view to a plan, box by box, from `place` on. */
+static heft_status view_add(heft_plan *plan, const heft_view *view, uint64_t at, uint64_t end, uint64_t place,
+                            uint32_t number, heft_error *err) {
+    uint64_t size = heft__dtypes[view->dtype].bits / 8u;
+    heft__boxes boxes = {.dims = (const uint64_t *)view->shape, .rank = view->rank, .at = at, .end = end};
+    heft_status status = HEFT_OK;
+    while (status == HEFT_OK && heft__boxes_next(&boxes)) {
+        heft_view box = *view;
+        for (uint32_t d = 0; d < view->rank; d++) {
+            box.offset += (int64_t)boxes.first[d] * view->stride[d];
+            box.shape[d] = (int64_t)boxes.shape[d];
+        }
+        status = heft__plan_add_view(plan, &box, place, NULL, number, err);
+        place += boxes.nelems * size;
+    }
+    return status;
+}
+
+static heft_status view_plan(const heft__save_run *run, const heft__part *parts, const view_window *w, heft_plan **out,
+                             heft_error *err) {
+    heft__plan_request request = {.alloc = run->alloc,
+                                  .default_workers = heft__default_workers(),
+                                  .host_is_big_endian = HEFT__HOST_IS_BIG_ENDIAN,
+                                  .nviews = w->end - w->first,
+                                  .options = {.struct_size = sizeof request.options,
+                                              .workers = run->workers,
+                                              .keep_file_order = true}};
+    heft_status status = heft__plan_new(&request, out, err);
+    uint64_t place = 0;
+    for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
+        uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
+        uint64_t size = view_size(&parts[i]);
+        const heft_view *view = parts[i].item->view;
+        if (size) status = view_add(*out, view, from / size, to / size, place, (uint32_t)(i - w->first), err);
+        else status = heft__plan_add_view(*out, view, place, NULL, (uint32_t)(i - w->first), err);
+        place += to - from;
+    }
+    return status == HEFT_OK ? heft__plan_finish(*out, err) : status;
+}
+
+/* Writes a window that has been read. */
+static heft_status view_write(heft__save_run *run, const heft__part *parts, const view_window *w, const uint8_t *data,
+                              heft_error *err) {
+    heft_status status = HEFT_OK;
+    /* Parts that follow each other in the file are one; what lies between others (tensors without bytes) is nothing. */
+    for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
+        uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
+        heft__part part = {.offset = parts[i].offset + from, .nbytes = to - from, .data = data, .kind = HEFT__PART_MEMORY};
+        while (i + 1 < w->end && parts[i + 1].offset == part.offset + part.nbytes) {
+            i++;
+            part.nbytes += i + 1 == w->end ? w->to : parts[i].nbytes;
+        }
+        data += part.nbytes;
+        status = heft__save_run_blocks(run, &part, 1, err);
+    }
+    return status;
+}
+
+heft_status heft__save_run_views(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err) {
+    view_window w = {0};
+    heft_status status = HEFT_OK;
+    while (status == HEFT_OK) {
+        view_next(&w, parts, nparts);
+        if (!w.nbytes) break;
+        heft_plan *plan = NULL;
+        uint8_t *data = heft__alloc(&run->alloc, w.nbytes);
+        status = data ? view_plan(run, parts, &w, &plan, err) : heft__fail_memory(err, w.nbytes);
+        if (status == HEFT_OK) status = heft__run(plan, &data, NULL, err);
+        if (status == HEFT_OK) status = view_write(run, parts, &w, data, err);
+        heft_plan_free(plan);
+        heft__free(&run->alloc, data, w.nbytes);
+    }
+    return status;
+}

@@ -1,0 +1,44 @@
+/* write: what is to be written, checked, and where each byte of it will lie. No system call, no byte moved: ops joins this
+ * with sources, memory and files. */
+#ifndef HEFT_WRITE_WRITE_H
+#define HEFT_WRITE_WRITE_H
+
+#include "base/error.h"
+#include "format/format.h"
+#include "heft/saves.h"
+
+#define HEFT__FILLER_PREFIX "__heft_pad__."
+
+/* An item in the terms that all three kinds share. */
+typedef struct heft__item {
+    const char *name;
+    size_t name_len;
+    const uint64_t *shape;
+    uint32_t rank;
+    heft_dtype dtype;
+    uint64_t nelems, nbytes;
+} heft__item;
+
+/* Checks one item by itself: INVALID_ARGUMENT naming it. */
+heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__item *out, heft_error *err);
+
+/* A failure about an item: its number and name come first. */
+heft_status heft__item_fail(heft_error *err, heft_status status, heft_fault fault, const heft_save_item *item,
+                            uint64_t number, const char *format, ...) HEFT__PRINTF(6, 7);
+
+/* Options of a save, checked and copied, with an allocator. */
+heft_status heft__save_options_copy(const heft_save_options *given, heft_save_options *out, heft_allocator *alloc,
+                                    heft_error *err);
+
+/* Items, checked together, laid out as one file: after it `emit` has entries in file order, pieces, and the file's size. */
+typedef struct heft__layout {
+    heft__emit emit;
+    const heft__emitter *emitter;
+    heft_pair *metadata; /* sorted */
+    uint64_t nmetadata;
+} heft__layout;
+heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items, uint64_t nitems,
+                              const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
+void heft__layout_free(heft__layout *layout);
+
+#endif

@@ -1,0 +1,230 @@
+"""Writing against the reference, byte for byte, and against NumPy where the reference writes other values: any dtype, any
+strides, views of other files; aligned files read back by the reference."""
+
+import json
+import os
+import pathlib
+import random
+import tempfile
+
+import numpy
+import safetensors
+import safetensors.numpy
+
+import heftlib
+from heftlib import BITS, DTYPES, NUMPY, Archive, HeftError, pack, save
+
+REFERENCE = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "I32": "int32", "U32": "uint32",
+             "I64": "int64", "U64": "uint64", "F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16",
+             "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
+             "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz"}
+RANK = ["BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16",
+        "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"]
+
+
+def model(tensors, metadata):
+    """The bytes of {name: (dtype, shape, bytes)} by the rules of the format's writer."""
+    order = sorted(tensors, key=lambda name: (-RANK.index(tensors[name][0]), name.encode()))
+    header, at = {}, 0
+    if metadata is not None:
+        header["__metadata__"] = dict(sorted(metadata.items(), key=lambda pair: pair[0].encode()))
+    for name in order:
+        dtype, shape, data = tensors[name]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + b"".join(tensors[name][2] for name in order)
+
+
+def reference(tensors, metadata):
+    """The same by the reference itself."""
+    keep, specs = [], {}
+    for name, (dtype, shape, data) in tensors.items():
+        keep.append(numpy.frombuffer(data or b"\0", dtype=numpy.uint8).copy())
+        specs[name] = safetensors.TensorSpec(dtype=REFERENCE[dtype], shape=list(shape), data_ptr=keep[-1].ctypes.data,
+                                             data_len=len(data))
+    return bytes(safetensors.serialize(specs, metadata))
+
+
+def random_name(rng):
+    return "".join(rng.choice("ab.01_é/\"\\\n\t\x01\x7f語😀") for _ in range(rng.randrange(9)))
+
+
+def random_array(rng, dtype, shape):
+    """Random bytes as an array of any strides: dims reordered, steps, reversed."""
+    order, steps = list(range(len(shape))), [rng.choice((1, 1, 1, 2, -1, -3)) for _ in shape]
+    rng.shuffle(order)
+    room = [shape[axis] * abs(steps[axis]) for axis in order]
+    base = numpy.frombuffer(rng.randbytes(int(numpy.prod(room, dtype=numpy.int64)) * NUMPY[dtype].itemsize),
+                            dtype=NUMPY[dtype]).reshape(room)
+    array = base.transpose([order.index(axis) for axis in range(len(shape))])
+    array = array[tuple(slice(None, None, step) for step in steps) + (Ellipsis,)]
+    assert array.shape == tuple(shape)
+    return array
+
+
+def random_tensor(rng, dtype):
+    """(what heft is given, (dtype, shape, bytes))"""
+    shape = [rng.choice((0, 1, 1, 2, 3, 4, 5, 7)) for _ in range(rng.randrange(5))]
+    if BITS[dtype] < 8:
+        shape = (shape or [1]) + [4]
+        data = rng.randbytes(int(numpy.prod(shape)) * BITS[dtype] // 8)
+        array = numpy.frombuffer(data or b"\0", dtype=numpy.uint8)
+        return (dtype, array, shape), (dtype, shape, data)
+    array = random_array(rng, dtype, shape)
+    return (dtype, array), (dtype, shape, numpy.ascontiguousarray(array).tobytes())
+
+
+def test_bytes_of_the_reference():
+    rng = random.Random(5)
+    for _ in range(heftlib.cases(3000)):
+        given, plain = {}, {}
+        for _ in range(rng.choice((0, 1, 2, 3, 8, 20))):
+            name, dtype = random_name(rng), rng.choice(RANK)
+            given[name], plain[name] = random_tensor(rng, dtype)
+        metadata = rng.choice((None, {}, {"format": "pt"}, {random_name(rng): random_name(rng) for _ in range(4)}))
+        expected = model(plain, metadata)
+        data, stats = save(None, given, metadata)
+        assert data == expected
+        assert stats.file_nbytes == len(expected) and stats.ntensors == len(given) and stats.nfiles == 1
+        known = all(dtype in REFERENCE for dtype, _, _ in plain.values())
+        if known and (metadata is None or len(metadata) == 1 or metadata == {} and plain):
+            assert reference(plain, metadata) == expected
+        names = list(given)
+        rng.shuffle(names)
+        assert save(None, {name: given[name] for name in names}, metadata)[0] == expected
+
+
+def test_vectors():
+    def zeros(dtype, *shape):
+        return dtype, numpy.zeros(shape, dtype=NUMPY[dtype])
+    cases = [({}, None, 16), ({}, {}, 32), ({}, {"framework": "pt"}, 48), ({"test": zeros("I32", 2, 2)}, None, 88),
+             ({"test1": zeros("I32", 2, 2)}, {"framework": "pt"}, 120), ({"attn.0": zeros("F32", 1, 2, 3)}, None, 96),
+             ({"attn0": zeros("F32", 1, 1, 2, 3)}, None, 104),
+             ({"attn.0": ("F4", numpy.zeros(1, dtype=numpy.uint8), (1, 2))}, None, 73),
+             ({"test2": zeros("F16", 2, 2), "test1": zeros("I32", 2, 2)}, None, 160), ({"a": zeros("U8", 1)}, {}, 81)]
+    for tensors, metadata, nbytes in cases:
+        assert len(save(None, tensors, metadata)[0]) == nbytes
+    data, _ = save(None, {'q"\\\n\x01\x7f/é': zeros("U8", 1)})
+    assert b'{"q\\"\\\\\\n\\u0001\x7f/\xc3\xa9":' in data
+    tensors = {"a": zeros("F32", 64), "b": zeros("U8", 3), "c": zeros("F32", 5)}
+    for fields, metadata, header, nbytes in (({"align": 256, "data_start_align": 256}, None, 248, 771),
+                                             ({"align": 256}, None, 4088, 4611),
+                                             ({"align": 64, "data_start_align": 64}, {"format": "pt"}, 312, 643)):
+        data, stats = save(None, tensors, metadata, **fields)
+        assert int.from_bytes(data[:8], "little") == header and len(data) == nbytes and stats.nfillers == 1
+        entries = json.loads(data[8:8 + header])
+        entries.pop("__metadata__", None)
+        assert list(entries) == ["a", "c", "__heft_pad__.00000000", "b"]
+
+
+def test_views_of_files():
+    rng = random.Random(6)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(heftlib.cases(400)):
+            arrays = {f"t{i}": random_array(rng, dtype, [rng.randrange(1, 6) for _ in range(rng.randrange(1, 4))])
+                      for i, dtype in enumerate(rng.choices(list(REFERENCE), k=4))}
+            kinds = {name: next(d for d in REFERENCE if NUMPY[d] == array.dtype) for name, array in arrays.items()}
+            path = os.path.join(folder, "source")
+            save(path, {name: (kinds[name], array) for name, array in arrays.items()}, overwrite=True, no_sync=number % 9 > 0)
+            with Archive(path) as archive:
+                given, plain = {}, {}
+                for name, array in arrays.items():
+                    view, part = archive.view(name), array
+                    if rng.random() < 0.3:
+                        given[name] = (archive, archive.find(name))
+                    else:
+                        if rng.random() < 0.7:
+                            axes = list(range(array.ndim))
+                            rng.shuffle(axes)
+                            view, part = view.permute(axes), array.transpose(axes)
+                            items = tuple(slice(rng.choice((None, 1)), None, rng.choice((1, 2, -1))) for _ in axes)
+                            view, part = view.index(*items), part[items]
+                        given[name] = view
+                    plain[name] = (kinds[name], part.shape, numpy.ascontiguousarray(part).tobytes())
+                # over the very file that they come from
+                save(path, given, {"x": "y"}, overwrite=True, no_sync=True, verify=number % 3 == 0,
+                     workers=rng.choice((0, 1, 3)))
+            assert pathlib.Path(path).read_bytes() == model(plain, {"x": "y"})
+        assert sorted(os.listdir(folder)) == ["source"]
+
+
+def test_large_views():
+    rng = numpy.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as folder:
+        path, other = os.path.join(folder, "a"), os.path.join(folder, "b")
+        big = rng.integers(0, 2**32, (3000, 3001), dtype=numpy.uint32)  # more than one window
+        small = rng.integers(0, 255, 9999, dtype=numpy.uint8)
+        save(path, {"big": ("U32", big.T), "small": ("U8", small)}, no_sync=True)
+        assert pathlib.Path(path).read_bytes() == model({"big": ("U32", big.T.shape, numpy.ascontiguousarray(big.T).tobytes()),
+                                                         "small": ("U8", (9999,), small.tobytes())}, None)
+        with Archive(path) as archive:
+            view = archive.view("big")
+            items = {"t": view.permute(), "r": view.index(slice(None, None, -1)), "w": view, "s": archive.view("small")}
+            save(other, items, no_sync=True)
+            plain = {"t": ("U32", big.shape, big.tobytes()), "s": ("U8", (9999,), small.tobytes()),
+                     "r": ("U32", big.T.shape, numpy.ascontiguousarray(big.T[::-1]).tobytes()),
+                     "w": ("U32", big.T.shape, numpy.ascontiguousarray(big.T).tobytes())}
+            expected = model(plain, None)
+            assert pathlib.Path(other).read_bytes() == expected
+            assert save(None, items)[0] == expected
+
+
+def test_aligned_files():
+    rng = random.Random(8)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "aligned.safetensors")
+        for _ in range(heftlib.cases(400)):
+            given, plain = {}, {}
+            for i in range(rng.choice((0, 1, 2, 3, 9))):
+                given[f"t{i}"], plain[f"t{i}"] = random_tensor(rng, rng.choice(list(REFERENCE)))
+            align = 2 ** rng.randrange(4, 17)
+            fields = {"no_fill": rng.random() < 0.2, "keep_order": rng.random() < 0.2}
+            if rng.random() < 0.5:
+                fields["data_start_align"] = 2 ** rng.randrange(3, 17)
+            metadata = rng.choice((None, {"format": "pt"}))
+            _, stats = save(path, given, metadata, align=align, overwrite=True, no_sync=True, **fields)
+            start = max(fields.get("data_start_align", max(align, 4096)), align)
+            assert stats.header_nbytes % start == 0
+            with Archive(path) as archive:
+                assert archive.metadata() == (metadata or {}) and len(archive) == len(plain)
+                assert [f.nfillers for f in archive.files()] == [stats.nfillers]
+                for name, (dtype, shape, data) in plain.items():
+                    tensor = archive.get(archive.find(name))
+                    assert (tensor.dtype, list(tensor.shape)) == (dtype, list(shape))
+                    assert bytes(archive.view(name).read_buffer()) == data
+                    if fields["keep_order"]:
+                        continue
+                    if not fields["no_fill"] or tensor.nbytes % align == 0:
+                        assert tensor.offset % align == 0 or tensor.nbytes == 0
+                    if data:
+                        assert bytes(archive.view(name).borrow(min(align, 4096) if not fields["no_fill"] else 0)) == data
+                if fields["keep_order"]:
+                    assert [t.name for t in archive.tensors() if t.nbytes] == [n for n in plain if plain[n][2]]
+            with safetensors.safe_open(path, "np") as opened:
+                assert {name for name in opened.keys() if not name.startswith("__heft_pad__.")} == set(plain)
+
+
+def test_refusals():
+    one = ("U8", numpy.zeros(1, dtype=numpy.uint8))
+    cases = [([("__metadata__", one)], "reserved-name"), ([("a", one), ("b", one), ("a", one)], "duplicate-name"),
+             ([("__heft_pad__.x", one)], "reserved-name"), ([(b"\xff", one)], "utf8"),
+             ([("f", ("F4", one[1], (1, 1)))], "sub-byte"), ([("o", ("U8", one[1], (2**62, 4, 2)))], "shape-overflow")]
+    with tempfile.TemporaryDirectory() as folder:
+        for tensors, fault in cases:
+            try:
+                save(os.path.join(folder, "x"), tensors)
+                raise AssertionError(f"{fault} accepted")
+            except HeftError as error:
+                assert error.status == "invalid-argument" and error.fault == fault, error
+                assert error.tensor and (error.tensor in "abfo__metadata____heft_pad__.x?")
+        assert os.listdir(folder) == []
+    try:
+        save(None, {"a": one}, {"k": "x" * 100_000_000})
+        raise AssertionError("a header of 100 MB is accepted")
+    except HeftError as error:
+        assert error.status == "limit" and error.fault == "header-limit"
+
+
+heftlib.run(globals())
