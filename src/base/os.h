@@ -18,9 +18,17 @@ void heft__os_traits_replace(const heft__os_traits *traits);
 
 /* ---- os_memory.c ---- */
 size_t heft__os_page_size(void);
+/* A huge page of the processors that matter, and the unit in which huge pages are asked for. */
+#define HEFT__OS_HUGE_PAGE ((size_t)2 << 20)
 /* Fresh zeroed pages, 2 MiB-aligned, huge pages asked for where the system has them. NULL on failure. */
 void *heft__os_pages(size_t nbytes);
+/* The same without huge pages, also where the system gives them unasked. */
+void *heft__os_pages_small(size_t nbytes);
 void heft__os_pages_free(void *ptr, size_t nbytes);
+/* Whether a child that is forked gets pages too. Where the system has no such switch it does. */
+void heft__os_pages_inherit(void *ptr, size_t nbytes, bool inherit);
+/* How many bytes of a range lie in huge pages now; HEFT_NONE where the system does not say. */
+uint64_t heft__os_huge_nbytes(const void *ptr, size_t nbytes);
 /* More pages in place of those of heft__os_pages, with their content. It is copied piece by piece, and each piece goes back
  * at once, so that it is never there twice. NULL on failure: the old ones stay. new_nbytes >= old_nbytes. */
 void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes);

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -29,9 +31,6 @@ size_t heft__os_page_size(void) {
     return n > 0 ? (size_t)n : 4096;
 }
 
-/* A huge page of the processors that matter; the unit in which huge pages are asked for. */
-#define OS_HUGE_PAGE ((size_t)2 << 20)
-
 static bool os_round_pages(size_t nbytes, size_t *out) {
     uint64_t rounded;
     return heft__align_u64(nbytes ? nbytes : 1, heft__os_page_size(), &rounded) && heft__to_size(rounded, out);
@@ -42,27 +41,95 @@ static void *os_map_anonymous(size_t nbytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-void *heft__os_pages(size_t nbytes) {
+/* Hints: their failure changes nothing. */
+static void os_advise(void *at, size_t nbytes, int advice) {
+    int saved = errno;
+    (void)madvise(at, nbytes, advice);
+    errno = saved;
+}
+
+static uint8_t *os_aligned_pages(size_t nbytes, size_t *rounded) {
     size_t n;
     if (!os_round_pages(nbytes, &n)) return NULL;
-    if (n > SIZE_MAX - OS_HUGE_PAGE) return NULL;
+    if (n > SIZE_MAX - HEFT__OS_HUGE_PAGE) return NULL;
     /* One huge page more than wanted, then what lies before and after the aligned part goes back. */
-    uint8_t *p = os_map_anonymous(n + OS_HUGE_PAGE);
+    uint8_t *p = os_map_anonymous(n + HEFT__OS_HUGE_PAGE);
     if (!p) return NULL;
-    size_t before = (OS_HUGE_PAGE - (uintptr_t)p % OS_HUGE_PAGE) % OS_HUGE_PAGE;
+    size_t before = (HEFT__OS_HUGE_PAGE - (uintptr_t)p % HEFT__OS_HUGE_PAGE) % HEFT__OS_HUGE_PAGE;
     if (before) munmap(p, before);
-    uint8_t *start = p + before;
-    munmap(start + n, OS_HUGE_PAGE - before);
+    munmap(p + before + n, HEFT__OS_HUGE_PAGE - before);
+    *rounded = n;
+    return p + before;
+}
+
+void *heft__os_pages(size_t nbytes) {
+    size_t n;
+    uint8_t *start = os_aligned_pages(nbytes, &n);
 #if defined(MADV_HUGEPAGE)
     /* Whole units only: a huge page for a tail of a few KiB would cost memory that nobody asked for. */
-    size_t whole = n / OS_HUGE_PAGE * OS_HUGE_PAGE;
-    if (whole && !heft__os_traits_get()->plain_pages) {
-        int saved = errno;
-        (void)madvise(start, whole, MADV_HUGEPAGE); /* a hint: small pages do as well */
-        errno = saved;
-    }
+    size_t whole = start ? n / HEFT__OS_HUGE_PAGE * HEFT__OS_HUGE_PAGE : 0;
+    if (whole && !heft__os_traits_get()->plain_pages) os_advise(start, whole, MADV_HUGEPAGE);
 #endif
     return start;
+}
+
+void *heft__os_pages_small(size_t nbytes) {
+    size_t n;
+    uint8_t *start = os_aligned_pages(nbytes, &n);
+#if defined(MADV_NOHUGEPAGE)
+    if (start) os_advise(start, n, MADV_NOHUGEPAGE);
+#endif
+    return start;
+}
+
+void heft__os_pages_inherit(void *ptr, size_t nbytes, bool inherit) {
+#if defined(MADV_DONTFORK)
+    size_t n;
+    if (os_round_pages(nbytes, &n)) os_advise(ptr, n, inherit ? MADV_DOFORK : MADV_DONTFORK);
+#else
+    (void)ptr, (void)nbytes, (void)inherit;
+#endif
+}
+
+/* Hexadecimal digits at *text; false if there are none. */
+static bool os_hex(const char **text, uint64_t *out) {
+    const char *at = *text;
+    *out = 0;
+    for (;; at++) {
+        int digit = *at >= '0' && *at <= '9' ? *at - '0' : *at >= 'a' && *at <= 'f' ? *at - 'a' + 10 : -1;
+        if (digit < 0) break;
+        *out = *out << 4 | (uint64_t)digit;
+    }
+    bool some = at != *text;
+    *text = at;
+    return some;
+}
+
+uint64_t heft__os_huge_nbytes(const void *ptr, size_t nbytes) {
+    char path[512], line[512];
+    uint64_t start = (uint64_t)(uintptr_t)ptr, end = start + nbytes, first, last, shared = 0, sum = 0;
+    bool known = false, head = true; /* a line that is longer than the buffer comes in pieces */
+    const char *root = heft__os_traits_get()->root;
+    if (strlen(root) + sizeof "/proc/self/smaps" > sizeof path) return HEFT_NONE;
+    snprintf(path, sizeof path, "%s/proc/self/smaps", root);
+    FILE *file = fopen(path, "re");
+    if (!file) return HEFT_NONE;
+    while (fgets(line, sizeof line, file)) {
+        const char *at = line, *kilobytes = line + sizeof "AnonHugePages:" - 1;
+        bool whole = head;
+        head = strchr(line, '\n') != NULL;
+        if (!whole) continue;
+        if (os_hex(&at, &first) && *at++ == '-' && os_hex(&at, &last) && *at == ' ') {
+            uint64_t from = first > start ? first : start, to = last < end ? last : end;
+            shared = to > from ? to - from : 0; /* of this area and the range */
+        } else if (shared && strncmp(line, "AnonHugePages:", sizeof "AnonHugePages:" - 1) == 0) {
+            uint64_t n = strtoull(kilobytes, NULL, 10) << 10;
+            sum += n < shared ? n : shared;
+            known = true;
+        }
+    }
+    fclose(file);
+    return known ? sum : HEFT_NONE;
 }
 
 void heft__os_pages_free(void *ptr, size_t nbytes) {
@@ -77,7 +144,7 @@ void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes) {
     /* Not mremap: what has grown once consists of several areas, which Linux before 6.17 does not move in one call, and a
      * call with a fixed place that fails has removed what was there. */
     while (left) {
-        size_t n = left < OS_HUGE_PAGE ? left : OS_HUGE_PAGE;
+        size_t n = left < HEFT__OS_HUGE_PAGE ? left : HEFT__OS_HUGE_PAGE;
         memcpy(to, from, n);
         munmap(from, n);
         to += n;

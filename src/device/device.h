@@ -3,6 +3,9 @@
 #define HEFT_DEVICE_DEVICE_H
 
 #include "base/alloc.h"
+#include "heft/loads.h"
+
+#include <stdatomic.h>
 
 /* ---- memory that a read lands in (host.c) ---- */
 
@@ -11,6 +14,76 @@
 
 /* A buffer of nbytes (0 is fine), released through its own callback. Not cleared. */
 heft_status heft__host_buffer(const heft_allocator *alloc, uint64_t nbytes, heft_buffer *out, heft_error *err);
+
+/* ---- arenas (host_arena.c): memory of many tensors, that may serve one load after another ---- */
+
+/* From here on an arena is a mapping of its own that starts at a multiple of 2 MiB, with huge pages in its whole units; below
+ * it is a block of the allocator. Also a smaller one is a mapping if it must be aligned to more than a buffer. */
+#define HEFT__ARENA_PAGES ((uint64_t)2 << 20)
+
+struct heft_arena {
+    heft_allocator alloc;
+    atomic_uint refs;
+    atomic_bool in_use;
+    heft_huge huge;
+    uint8_t *data;    /* NULL: none yet */
+    uint64_t nbytes;  /* of it; of mappings whole pages */
+    void *base;       /* what is freed */
+    uint64_t base_nbytes;
+    bool pages;       /* a mapping */
+};
+
+/* An arena without memory, with one reference. */
+heft_status heft__host_arena_new(const heft_allocator *alloc, heft_huge huge, heft_arena **out, heft_error *err);
+heft_arena *heft__host_arena_ref(heft_arena *arena);
+void heft__host_arena_unref(heft_arena *arena); /* the last one frees the memory; NULL does nothing */
+
+/* Takes an arena into use for a load of nbytes (0 is fine) at a multiple of `align`, a power of two up to 2 MiB. What it held is
+ * lost, memory that is large enough stays. A child that is forked now does not get the pages: direct reads and copies of pages
+ * do not go together.
+ * INVALID_ARGUMENT: it is in use. LIMIT: huge pages are required, and the system grants none. OUT_OF_MEMORY. */
+heft_status heft__host_arena_take(heft_arena *arena, uint64_t nbytes, uint64_t align, heft_error *err);
+/* The load has ended: from now on children inherit the pages. */
+void heft__host_arena_settle(heft_arena *arena);
+/* Nothing of it is held any more: it may be taken again. */
+void heft__host_arena_give_back(heft_arena *arena);
+/* The first nbytes of an arena in use as a buffer, which holds a reference; its release gives the arena back. */
+void heft__host_arena_buffer(heft_arena *arena, uint64_t nbytes, heft_buffer *out);
+
+/* Bytes for which huge pages were asked for, and bytes that lie in huge pages (asks the system; HEFT_NONE: it does not say). */
+uint64_t heft__host_arena_huge_wanted(const heft_arena *arena);
+uint64_t heft__host_arena_huge_nbytes(const heft_arena *arena);
+
+/* ---- devices ---- */
+
+typedef struct heft__device heft__device;
+
+/* Memory of a device. */
+typedef struct heft__device_memory {
+    uint8_t *host;   /* where a read may land, or NULL: bytes come by copies only */
+    void *handle;    /* the device's own */
+    uint64_t nbytes;
+} heft__device_memory;
+
+/* What a device is and can. Functions but for `copy` and `wait` are called by one thread. */
+struct heft__device {
+    const char *name;
+    void *ctx;
+    uint64_t align;  /* of tensors in its memory, a power of two */
+    bool staging;    /* reads land in memory of the host first, `host_alloc`, and are copied from there */
+    heft_allocator host_alloc; /* memory of the host that copies come from (pinned): scratch of engines */
+    heft_status (*alloc)(const heft__device *device, uint64_t nbytes, heft__device_memory *out, heft_error *err);
+    void (*free)(const heft__device *device, heft__device_memory *memory);
+    /* Puts a copy into the device's queue. *ticket: a number for `wait`; they rise in the order of the queue. The source must
+     * stay as it is until then. Any thread. */
+    heft_status (*copy)(const heft__device *device, const heft__device_memory *to, uint64_t offset, const void *from,
+                        uint64_t nbytes, uint64_t *ticket, heft_error *err);
+    /* Waits for a copy and all before it. Any thread. */
+    heft_status (*wait)(const heft__device *device, uint64_t ticket, heft_error *err);
+};
+
+/* host.c: memory of the host, in arenas. Reads land where they should; a copy is done when `copy` returns. */
+heft__device heft__device_host(const heft_allocator *alloc);
 
 /* ---- strided copies (copy.c, bits.c) ---- */
 

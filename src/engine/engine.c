@@ -10,9 +10,13 @@
 /* Scratch starts at a multiple of this, as direct reads want it. */
 #define ENGINE_ALIGN UINT64_C(4096)
 
+static const heft_allocator *engine_scratch_alloc(const heft__engine *engine) {
+    return engine->job->scratch_alloc ? engine->job->scratch_alloc : &engine->job->alloc;
+}
+
 static void engine_free(heft__engine *engine) {
     heft__lanes_free(&engine->lanes);
-    heft__free(&engine->job->alloc, engine->memory, engine->memory_nbytes);
+    heft__free(engine_scratch_alloc(engine), engine->memory, engine->memory_nbytes);
     heft__free(&engine->job->alloc, engine->workers, engine->tables_nbytes);
 }
 
@@ -25,7 +29,7 @@ static bool engine_slots(heft__engine *engine) {
         !heft__add_u64(*each, HEFT__VEC_MAX * sizeof(heft__vec), each) || !heft__align_u64(*each, ENGINE_ALIGN, each) ||
         !heft__mul_u64(*each, engine->nslots, all) || !heft__add_u64(*all, ENGINE_ALIGN, all))
         return false;
-    engine->memory = heft__alloc(&job->alloc, *all);
+    engine->memory = heft__alloc(engine_scratch_alloc(engine), *all);
     if (!engine->memory) return false;
     engine->slots = (uint8_t *)engine->memory + (ENGINE_ALIGN - (uintptr_t)engine->memory % ENGINE_ALIGN) % ENGINE_ALIGN;
     return true;

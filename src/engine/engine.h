@@ -81,6 +81,7 @@ typedef struct heft__engine_job {
     uint32_t workers;
     uint32_t depth;          /* requests in flight of an engine that has no workers (io_uring); 0: its own default */
     heft_allocator alloc;
+    const heft_allocator *scratch_alloc; /* of scratch and dump; NULL: `alloc`. A device's host_alloc, where it has one */
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* may be NULL */
     void *progress_ctx;
     double progress_seconds; /* at least this between two calls */
