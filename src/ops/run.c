@@ -15,7 +15,7 @@ typedef struct run_job {
 enum { RUN_SCATTER, RUN_GATHER, RUN_NEST_SCATTER, RUN_NEST_GATHER, RUN_NEST_BITS, RUN_STEPS };
 
 static uint8_t *run_place(const run_job *job, const heft__plan_item *item) {
-    return job->slots[job->plan->slots ? item->view : 0] + item->place;
+    return job->slots[item->slot] + item->place;
 }
 
 static const heft__plan_item *run_item(const run_job *job, const heft__task *task) {

@@ -1,4 +1,5 @@
-/* plan: sorts items by file offset, merges neighbours into runs within the over-read budget, and lays out the arena. */
+/* plan: sorts items by file offset, says what is wanted of each file, and merges neighbours into runs within the
+ * over-read budget. */
 #include "plan/plan.h"
 
 #include "base/checked.h"
@@ -23,7 +24,7 @@ static void coalesce_merge(const heft__plan_item *from, heft__plan_item *to, uin
         to[i] = b == high || (a < middle && !coalesce_before(&from[b], &from[a])) ? from[a++] : from[b++];
 }
 
-static heft_status coalesce_sort(heft_plan *plan, heft_error *err) {
+static heft_status coalesce_order(heft_plan *plan, heft_error *err) {
     uint64_t n = plan->nitems, i = 1, nbytes = n * sizeof *plan->items;
     while (i < n && !coalesce_before(&plan->items[i], &plan->items[i - 1])) i++;
     if (i >= n) return HEFT_OK; /* tensors in id order are */
@@ -41,15 +42,75 @@ static heft_status coalesce_sort(heft_plan *plan, heft_error *err) {
     return HEFT_OK;
 }
 
+heft_status heft__plan_sort(heft_plan *plan, heft_error *err) {
+    if (plan->sorted) return HEFT_OK;
+    heft_status status = coalesce_order(plan, err);
+    if (status != HEFT_OK) return status;
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < plan->nitems; i++) {
+        const heft__plan_item *item = &plan->items[i];
+        heft__plan_source *source = &plan->sources[item->source];
+        uint64_t n = heft__plan_kept(plan, item);
+        if (!heft__add_u64(kept, n, &kept))
+            return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the views have 2^64 bytes or more");
+        if (source->nitems++ == 0) source->first_item = i;
+        source->kept += n;
+    }
+    plan->sum.kept_nbytes = kept;
+    plan->sorted = true;
+    return HEFT_OK;
+}
+
+/* Ranges of a source that do not touch; written to `out` unless it is NULL. Returns their number. */
+static uint64_t coalesce_extents(const heft_plan *plan, uint32_t source, heft__extent *out) {
+    const heft__plan_source *s = &plan->sources[source];
+    uint64_t n = 0, begin = 0, end = 0;
+    for (uint64_t i = s->first_item; i < s->first_item + s->nitems; i++) {
+        const heft__plan_item *item = &plan->items[i];
+        if (n == 0 || item->offset > end) {
+            begin = end = item->offset;
+            n++;
+        }
+        if (item->offset + item->nbytes > end) end = item->offset + item->nbytes;
+        if (out) out[n - 1] = (heft__extent){begin, end - begin};
+    }
+    return n;
+}
+
+heft_status heft__plan_extents(const heft_plan *plan, uint32_t source, heft__extent **extents, uint64_t *n,
+                               heft_error *err) {
+    *extents = NULL;
+    *n = coalesce_extents(plan, source, NULL);
+    if (*n == 0) return HEFT_OK;
+    uint64_t nbytes = *n * sizeof **extents;
+    *extents = heft__alloc(&plan->alloc, nbytes);
+    if (!*extents) {
+        *n = 0;
+        return heft__fail_memory(err, nbytes);
+    }
+    coalesce_extents(plan, source, *extents);
+    return HEFT_OK;
+}
+
 /* ---- gaps ---- */
 
 #define COALESCE_NEVER UINT64_MAX
 
-/* Bytes between item i and the one before it: 0 if they touch, COALESCE_NEVER if they cannot share a run. */
+/* What it costs to read items i - 1 and i as one: the bytes between them, or between the pages that hold them where
+ * reads are direct. COALESCE_NEVER if they cannot share a run. */
 static uint64_t coalesce_gap(const heft_plan *plan, uint64_t i) {
     const heft__plan_item *a = &plan->items[i - 1], *b = &plan->items[i];
     if (a->source != b->source || a->nest != HEFT__PLAN_NONE || b->nest != HEFT__PLAN_NONE) return COALESCE_NEVER;
-    return b->offset < a->offset + a->nbytes ? COALESCE_NEVER : b->offset - (a->offset + a->nbytes);
+    if (a->mapped || b->mapped || b->offset < a->offset + a->nbytes) return COALESCE_NEVER;
+    const heft__plan_source *source = &plan->sources[b->source];
+    uint64_t begin = b->offset, end = a->offset + a->nbytes, gap = begin - end, mask = source->direct_align;
+    if (mask == 0) return gap <= source->gap ? gap : COALESCE_NEVER;
+    if (a->apart != b->apart) return COALESCE_NEVER;
+    mask--;
+    end = (end + mask) & ~mask;
+    begin &= ~mask;
+    if (end >= begin) return 0; /* read as two, the page between them would be read twice */
+    return gap <= source->gap ? begin - end : COALESCE_NEVER;
 }
 
 /* Which gaps are read over: all below `size`, and of those equal to it the first `equal`. */
@@ -57,165 +118,138 @@ typedef struct coalesce_limit {
     uint64_t size, equal;
 } coalesce_limit;
 
-/* Moves a[i] down a heap of n whose largest is a[0]. */
-static void coalesce_sift(uint64_t *a, uint64_t i, uint64_t n) {
-    for (uint64_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && a[child + 1] > a[child]) child++;
-        if (a[i] >= a[child]) return;
-        uint64_t t = a[i];
-        a[i] = a[child];
-        a[child] = t;
-    }
+/* The sum of all gaps up to a size, or something above `budget` if it is more than that. */
+static uint64_t coalesce_sum(const uint64_t *gaps, uint64_t n, uint64_t size, uint64_t budget) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < n && sum <= budget; i++)
+        if (gaps[i] <= size && !heft__add_u64(sum, gaps[i], &sum)) return UINT64_MAX;
+    return sum;
 }
 
-/* Gaps are taken by rising size, ties by offset, until the budget is spent: the largest are given up first. */
-static heft_status coalesce_choose(heft_plan *plan, uint64_t kept, coalesce_limit *limit, heft_error *err) {
-    uint64_t most = plan->options.gap_nbytes == HEFT_NONE ? 0 : plan->options.gap_nbytes, n = 0, sum = 0;
-    uint64_t budget = kept / 20 > HEFT__PLAN_BUDGET_MIN ? kept / 20 : HEFT__PLAN_BUDGET_MIN;
-    *limit = (coalesce_limit){most, UINT64_MAX};
+uint64_t heft__plan_budget(const heft_plan *plan) {
+    uint64_t kept = plan->sum.kept_nbytes / 20;
+    return kept > HEFT__PLAN_BUDGET_MIN ? kept : HEFT__PLAN_BUDGET_MIN;
+}
+
+/* Gaps are taken by rising size, ties by offset, until the budget is spent. */
+static heft_status coalesce_choose(const heft_plan *plan, coalesce_limit *limit, heft_error *err) {
+    uint64_t budget = heft__plan_budget(plan), n = 0, sum = 0, high = 0;
+    budget = plan->edges < budget ? budget - plan->edges : 0;
+    *limit = (coalesce_limit){UINT64_MAX, UINT64_MAX};
     for (uint64_t i = 1; i < plan->nitems; i++) {
         uint64_t gap = coalesce_gap(plan, i);
-        if (gap > 0 && gap <= most) {
-            n++;
-            if (!heft__add_u64(sum, gap, &sum)) sum = UINT64_MAX;
-        }
+        if (gap == 0 || gap == COALESCE_NEVER) continue;
+        n++;
+        if (gap > high) high = gap;
+        if (!heft__add_u64(sum, gap, &sum)) sum = UINT64_MAX;
     }
     if (sum <= budget) return HEFT_OK;
-    uint64_t *gaps = heft__alloc(&plan->alloc, n * sizeof *gaps), count = 0;
+    uint64_t *gaps = heft__alloc(&plan->alloc, n * sizeof *gaps), count = 0, low = 0;
     if (!gaps) return heft__fail_memory(err, n * sizeof *gaps);
     for (uint64_t i = 1; i < plan->nitems; i++) {
         uint64_t gap = coalesce_gap(plan, i);
-        if (gap > 0 && gap <= most) gaps[count++] = gap;
+        if (gap > 0 && gap != COALESCE_NEVER) gaps[count++] = gap;
     }
-    for (uint64_t i = n / 2; i-- > 0;) coalesce_sift(gaps, i, n);
-    uint64_t left = n;
-    while (sum > budget) { /* at most n times: an empty sum fits every budget */
-        limit->size = gaps[0];
-        sum -= gaps[0];
-        gaps[0] = gaps[--left];
-        coalesce_sift(gaps, 0, left);
+    while (high - low > 1) { /* all up to `low` fit, all up to `high` do not */
+        uint64_t middle = low + (high - low) / 2;
+        if (coalesce_sum(gaps, n, middle, budget) <= budget)
+            low = middle;
+        else
+            high = middle;
     }
-    limit->equal = 0;
-    while (left > 0 && gaps[0] == limit->size) {
-        limit->equal++;
-        gaps[0] = gaps[--left];
-        coalesce_sift(gaps, 0, left);
-    }
+    *limit = (coalesce_limit){high, (budget - coalesce_sum(gaps, n, low, budget)) / high};
     heft__free(&plan->alloc, gaps, n * sizeof *gaps);
     return HEFT_OK;
 }
 
-static bool coalesce_joins(const heft_plan *plan, uint64_t i, coalesce_limit *limit) {
+/* ---- runs ---- */
+
+typedef struct coalesce_walk {
+    coalesce_limit limit;
+    uint64_t at, end; /* items */
+} coalesce_walk;
+
+static bool coalesce_joins(const heft_plan *plan, uint64_t i, const heft__plan_run *run, coalesce_limit *limit) {
     uint64_t gap = coalesce_gap(plan, i);
-    if (gap == 0) return true;
     if (gap == COALESCE_NEVER || gap > limit->size) return false;
+    if (plan->ring) { /* a run is what a ring hands out */
+        const heft__plan_item *item = &plan->items[i];
+        uint64_t most = plan->ring / 4 < HEFT__PLAN_RING_RUN ? plan->ring / 4 : HEFT__PLAN_RING_RUN;
+        if (item->offset + item->nbytes - run->offset > most) return false;
+    }
     if (gap < limit->size) return true;
     return limit->equal > 0 && limit->equal-- > 0;
 }
 
-static heft_status coalesce_runs(heft_plan *plan, coalesce_limit limit, heft_error *err) {
-    for (uint64_t i = 0; i < plan->nitems; i++) {
-        const heft__plan_item *item = &plan->items[i];
-        heft__plan_run *run = plan->nruns ? &plan->runs[plan->nruns - 1] : NULL;
-        uint64_t kept = item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].kept;
-        if (i > 0 && coalesce_joins(plan, i, &limit)) {
-            run->nbytes = item->offset + item->nbytes - run->offset;
-            run->kept += kept;
-            run->nitems++;
-            continue;
-        }
-        if (!heft__grow(&plan->alloc, (void **)&plan->runs, &plan->runs_capacity, plan->nruns, sizeof *run, 4))
-            return heft__fail_memory(err, plan->runs_capacity * 2 * sizeof *run);
-        plan->runs[plan->nruns++] = (heft__plan_run){.offset = item->offset,
-                                                     .nbytes = item->nbytes,
-                                                     .kept = kept,
-                                                     .first_item = i,
-                                                     .nitems = 1,
-                                                     .source = item->source};
+/* The next run; false: there is none. */
+static bool coalesce_next(const heft_plan *plan, coalesce_walk *walk, heft__plan_run *run) {
+    while (walk->at < walk->end && plan->items[walk->at].mapped) walk->at++;
+    if (walk->at >= walk->end) return false;
+    const heft__plan_item *item = &plan->items[walk->at];
+    *run = (heft__plan_run){.offset = item->offset,
+                            .nbytes = item->nbytes,
+                            .kept = heft__plan_kept(plan, item),
+                            .first_item = walk->at++,
+                            .nitems = 1,
+                            .source = item->source,
+                            .direct = plan->sources[item->source].direct_align != 0};
+    for (; walk->at < walk->end && coalesce_joins(plan, walk->at, run, &walk->limit); walk->at++) {
+        item = &plan->items[walk->at];
+        run->nbytes = item->offset + item->nbytes - run->offset;
+        run->kept += item->nbytes;
+        run->nitems++;
     }
-    return HEFT_OK;
+    return true;
 }
 
-/* ---- layout: a run lands as it lies in the file, so that it needs no vectors; a tensor that would be misaligned for
- * its dtype, or that lies behind a large gap, starts anew at a multiple of 64 ---- */
-
-static bool coalesce_aligned(const heft_plan *plan, const heft__plan_item *item, int64_t place) {
-    if (place % 8 == 0) return true; /* no dtype wants more */
-    const heft_archive *archive = plan->sources[item->source].archive;
-    uint32_t file;
-    uint8_t align = heft__dtypes[heft__archive_entry(archive, item->id, &file)->dtype].align;
-    return align < 2 || place % align == 0;
-}
-
-/* The shift of a run's start that brings the most bytes to multiples of 64, the smallest of equal ones. */
-static uint64_t coalesce_shift(const heft_plan *plan, const heft__plan_run *run) {
-    uint64_t weights[HEFT__HOST_ALIGN] = {0}, best = 0;
-    if (run->nitems == 1) return 0;
-    for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++)
-        weights[(run->offset - plan->items[i].offset) % HEFT__HOST_ALIGN] += plan->items[i].nbytes;
-    for (uint64_t shift = 1; shift < HEFT__HOST_ALIGN; shift++)
-        if (weights[shift] > weights[best]) best = shift;
-    return best;
-}
-
-static heft_status coalesce_layout(heft_plan *plan, heft_error *err) {
-    uint64_t cursor = 0;
-    for (uint64_t r = 0; r < plan->nruns; r++) {
-        const heft__plan_run *run = &plan->runs[r];
-        if (!heft__align_u64(cursor, HEFT__HOST_ALIGN, &cursor)) goto too_large;
-        cursor += coalesce_shift(plan, run);
-        for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++) {
-            heft__plan_item *item = &plan->items[i];
-            uint64_t kept = item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].kept;
-            uint64_t gap = i > run->first_item ? coalesce_gap(plan, i) : 0, place = cursor + gap;
-            if (gap >= HEFT__PLAN_GAP_KEPT || plan->slack + gap > HEFT__PLAN_SLACK ||
-                !coalesce_aligned(plan, item, (int64_t)place))
-                heft__align_u64(cursor, HEFT__HOST_ALIGN, &place);
-            else
-                plan->slack += gap;
-            item->place = (int64_t)place;
-            if (!heft__add_u64(place, kept, &cursor) || cursor > (uint64_t)INT64_MAX / 2) goto too_large;
-        }
-    }
-    plan->sum.dst_nbytes = cursor;
-    return HEFT_OK;
-too_large:
-    return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the tensors do not fit one destination");
-}
-
-/* ---- kinds ---- */
-
-static heft_run_kind coalesce_kind(const heft_plan *plan, const heft__plan_run *run) {
+static uint64_t coalesce_reads(const heft_plan *plan, const heft__plan_run *run) {
     const heft__plan_item *item = &plan->items[run->first_item];
-    if (item->nest != HEFT__PLAN_NONE) {
-        const heft__plan_nest *nest = &plan->nests[item->nest];
-        return !nest->scatter ? HEFT_RUN_GATHER : nest->level < nest->rank ? HEFT_RUN_VECTOR : HEFT_RUN_DIRECT;
+    return item->nest == HEFT__PLAN_NONE ? 1 : plan->nests[item->nest].nreads;
+}
+
+heft_status heft__coalesce_count(heft_plan *plan, heft_error *err) {
+    coalesce_walk walk = {.end = plan->nitems};
+    heft__plan_run run;
+    heft_status status = coalesce_choose(plan, &walk.limit, err);
+    if (status != HEFT_OK) return status;
+    for (uint64_t s = 0; s < plan->nsources; s++) plan->sources[s].pieces = 0;
+    while (coalesce_next(plan, &walk, &run)) {
+        heft__plan_source *source = &plan->sources[run.source];
+        if (!heft__add_u64(source->pieces, coalesce_reads(plan, &run), &source->pieces)) source->pieces = UINT64_MAX;
     }
-    uint64_t pieces = 1;
-    for (uint64_t i = 1; i < run->nitems; i++, item++) {
-        bool touch = item->offset + item->nbytes == item[1].offset;
-        bool together = item->place - (int64_t)item->offset == item[1].place - (int64_t)item[1].offset;
-        if (plan->slots || !together || (!touch && !plan->layout)) pieces++;
+    return HEFT_OK;
+}
+
+void heft__coalesce_edges(const heft_plan *plan, uint32_t source, uint64_t *edges, uint64_t *spill) {
+    const heft__plan_source *s = &plan->sources[source];
+    coalesce_walk walk = {.at = s->first_item, .end = s->first_item + s->nitems};
+    heft__plan_run run;
+    uint64_t mask = s->congruence - UINT64_C(1);
+    *edges = *spill = 0;
+    while (coalesce_next(plan, &walk, &run)) {
+        const heft__plan_item *item = &plan->items[run.first_item];
+        if (item->nest != HEFT__PLAN_NONE) continue;
+        uint64_t end = run.offset + run.nbytes;
+        *edges += heft__plan_asked(s, run.offset, end) - run.kept;
+        if (!item->apart) *spill += ((end + mask) & ~mask) - (run.offset & ~mask) - run.kept;
     }
-    if (pieces == 1) return HEFT_RUN_DIRECT;
-    return run->kept / pieces >= plan->vector_min ? HEFT_RUN_VECTOR : HEFT_RUN_GATHER;
 }
 
 heft_status heft__plan_coalesce(heft_plan *plan, heft_error *err) {
     coalesce_limit limit;
-    uint64_t kept = 0;
-    heft_status status = coalesce_sort(plan, err);
+    heft__plan_run run;
+    heft_status status = coalesce_choose(plan, &limit, err);
     if (status != HEFT_OK) return status;
-    for (uint64_t i = 0; i < plan->nitems; i++) {
-        const heft__plan_item *item = &plan->items[i];
-        if (!heft__add_u64(kept, item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].kept, &kept))
-            return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the views have 2^64 bytes or more");
+    uint64_t n = 0;
+    for (coalesce_walk walk = {limit, 0, plan->nitems}; coalesce_next(plan, &walk, &run);) n++;
+    if (n == 0) return HEFT_OK;
+    plan->runs = heft__alloc(&plan->alloc, n * sizeof *plan->runs); /* they are fewer than the items */
+    if (!plan->runs) return heft__fail_memory(err, n * sizeof *plan->runs);
+    plan->runs_capacity = n;
+    for (coalesce_walk walk = {limit, 0, plan->nitems}; coalesce_next(plan, &walk, &run);) {
+        heft__plan_source *source = &plan->sources[run.source];
+        if (source->nruns++ == 0) source->first_run = plan->nruns;
+        plan->runs[plan->nruns++] = run;
     }
-    plan->sum.kept_nbytes = kept;
-    status = coalesce_choose(plan, kept, &limit, err);
-    if (status == HEFT_OK) status = coalesce_runs(plan, limit, err);
-    if (status == HEFT_OK && plan->layout) status = coalesce_layout(plan, err);
-    for (uint64_t r = 0; status == HEFT_OK && r < plan->nruns; r++)
-        plan->runs[r].kind = coalesce_kind(plan, &plan->runs[r]);
-    return status;
+    return HEFT_OK;
 }

@@ -10,29 +10,41 @@ static uint64_t items_magnitude(int64_t step) {
     return step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
 }
 
-/* The plan's number of a file; all files of an archive are numbered at its first use. */
-static heft_status items_source(heft_plan *plan, const heft_archive *archive, uint32_t file, uint32_t *out,
-                                heft_error *err) {
+/* The number of an archive's first file among the sources, plus 1; 0: it is not there. */
+static uint64_t items_archive(const heft_plan *plan, const heft_archive *archive) {
     uint64_t at = plan->nsources;
-    while (at > 0 && plan->sources[at - 1].archive != archive) {
-        at -= plan->sources[at - 1].file; /* to the first file of that archive ... */
-        at--;                             /* ... and the one before it */
-    }
-    if (at > 0) {
-        *out = (uint32_t)(at - 1 - plan->sources[at - 1].file + file);
-        return HEFT_OK;
-    }
-    uint64_t first = plan->nsources;
+    while (at > 0 && plan->sources[at - 1].archive != archive) at -= plan->sources[at - 1].file + UINT64_C(1);
+    return at > 0 ? at - plan->sources[at - 1].file : 0;
+}
+
+heft_status heft__plan_add_archive(heft_plan *plan, const heft_archive *archive, heft_error *err) {
+    if (items_archive(plan, archive)) return HEFT_OK;
     for (uint32_t i = 0; i < archive->nfiles; i++) {
         if (!heft__grow(&plan->alloc, (void **)&plan->sources, &plan->sources_capacity, plan->nsources,
                         sizeof *plan->sources, archive->nfiles))
             return heft__fail_memory(err, archive->nfiles * sizeof *plan->sources);
         plan->sources[plan->nsources++] =
-            (heft__plan_source){.source = archive->files[i]->source, .archive = archive, .file = i};
+            (heft__plan_source){.source = archive->files[i]->source,
+                                .archive = archive,
+                                .file = i,
+                                .gap = plan->options.gap_nbytes == HEFT_NONE ? 0 : plan->options.gap_nbytes,
+                                .view_gap = plan->view_gap};
     }
     if (plan->nsources >= UINT32_MAX)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many files in one plan");
-    *out = (uint32_t)(first + file);
+    return HEFT_OK;
+}
+
+/* The plan's number of a file; all files of an archive are numbered at its first use. */
+static heft_status items_source(heft_plan *plan, const heft_archive *archive, uint32_t file, uint32_t *out,
+                                heft_error *err) {
+    uint64_t first = items_archive(plan, archive);
+    if (first == 0) {
+        heft_status status = heft__plan_add_archive(plan, archive, err);
+        if (status != HEFT_OK) return status;
+        first = items_archive(plan, archive);
+    }
+    *out = (uint32_t)(first - 1 + file);
     return HEFT_OK;
 }
 
@@ -56,7 +68,7 @@ static heft_status items_push_nest(heft_plan *plan, heft__plan_item *item, heft_
     }
     if (plan->nloops >= HEFT__PLAN_NONE)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many strided views in one plan");
-    if (!heft__nest_tile(plan, nest))
+    if (!heft__nest_tile(plan, nest, item))
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the view is too large to be planned");
     item->nest = (uint32_t)plan->nnests;
     plan->nests[plan->nnests++] = *nest;
@@ -75,17 +87,19 @@ heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, 
     if (entry->end == entry->begin) return HEFT_OK;
     heft_status status = items_source(plan, archive, file, &source, err);
     if (status != HEFT_OK) return status;
+    const heft__dtype_info *info = &heft__dtypes[entry->dtype];
     heft__plan_item item = {.offset = archive->files[file]->data_start + entry->begin,
                             .nbytes = entry->end - entry->begin,
                             .source = source,
                             .id = (uint32_t)id,
                             .view = number,
-                            .nest = HEFT__PLAN_NONE};
-    const heft__dtype_info *info = &heft__dtypes[entry->dtype];
+                            .nest = HEFT__PLAN_NONE,
+                            .slot = plan->slots ? number : 0,
+                            .align = info->align};
     uint32_t swap = items_swap(plan, info);
     if (!swap) return items_push(plan, &item, err);
     heft__loop loop = {item.nbytes / swap, swap, swap};
-    heft__plan_nest nest = {.unit = swap, .rank = 1, .swap = swap, .align = info->align};
+    heft__plan_nest nest = {.unit = swap, .rank = 1, .swap = swap};
     return items_push_nest(plan, &item, &nest, &loop, err);
 }
 
@@ -205,9 +219,11 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
                             .source = source,
                             .id = (uint32_t)view->id,
                             .view = number,
-                            .nest = HEFT__PLAN_NONE};
+                            .nest = HEFT__PLAN_NONE,
+                            .slot = plan->slots ? number : 0,
+                            .align = info->align};
     if (rank == 0 && !swap && scale == 1) return items_push(plan, &item, err);
-    heft__plan_nest nest = {.unit = unit, .rank = rank, .swap = swap, .align = info->align, .bits = scale == 8};
+    heft__plan_nest nest = {.unit = unit, .rank = rank, .swap = swap, .bits = scale == 8};
     if (nest.bits) {
         nest.src_bit = src % 8;
         nest.dst_bit = dst;

@@ -64,8 +64,8 @@ static uint64_t nest_fit(const heft__plan_nest *nest, const heft__plan_loop *loo
         uint64_t step = (uint64_t)loops[d].loop.src;
         uint64_t rest = nest_span(loops, nest->level, nest->rank, nest->unit_tile, true) - (loops[d].tile - 1) * step;
         most = share > rest ? 1 + (share - rest) / step : 1;
-    } else if (nest->bits)
-        most = 1; /* one request a box: each begins at a bit of its own */
+    } else if (nest->bits || nest->direct)
+        most = 1; /* one request a box: each begins at a bit, or at a byte of a page, of its own */
     else
         most = share / (nest_span(loops, nest->level, nest->rank, nest->unit_tile, true) + HEFT__PLAN_VIEW_GAP);
     if (most < least) most = least;
@@ -86,9 +86,9 @@ static void nest_fill(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t li
 
 /* A transposing gather writes short pieces when a box holds few steps of the loop that runs along the destination: then
  * its boxes become larger, and, where that does not suffice, rectangles of several requests each. */
-enum { NEST_PIECE = 512, NEST_PIECE_UNIT = 64, NEST_RECTANGLE = 4 };
+enum { NEST_PIECE = 512, NEST_PIECE_UNIT = 64 };
 
-static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t scratch) {
+static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops, uint64_t limit) {
     uint32_t along = nest->rank;
     for (uint32_t d = nest->rank; d-- > 0;) {
         uint64_t step = loops[d].loop.dst < 0 ? 0 - (uint64_t)loops[d].loop.dst : (uint64_t)loops[d].loop.dst;
@@ -101,10 +101,10 @@ static void nest_rectangles(heft__plan_nest *nest, heft__plan_loop *loops, uint6
     uint64_t want = NEST_PIECE / nest->unit;
     if (want > loops[along].loop.count) want = loops[along].loop.count;
     if (loops[along].tile >= want) return;
-    nest_fill(nest, loops, NEST_RECTANGLE * scratch, nest->rank, 1);
+    nest_fill(nest, loops, limit, nest->rank, 1);
     if (loops[along].tile >= want) return;
     if (nest->level < along + 1) nest->level = along + 1;
-    nest_fill(nest, loops, NEST_RECTANGLE * scratch, along, want);
+    nest_fill(nest, loops, limit, along, want);
 }
 
 static uint64_t nest_ceil(uint64_t a, uint64_t b) {
@@ -132,46 +132,63 @@ static bool nest_count(heft__plan_nest *nest, const heft__plan_loop *loops) {
     return ok && heft__mul_u64(outer, inner, &nest->nreads) && heft__mul_u64(outer, sum, &nest->requested);
 }
 
-/* The same for a sub-byte nest, one box after another: its requests are rounded out to bytes. */
-static bool nest_count_bits(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_loop *loops) {
+/* The same for a nest whose requests are rounded out, to bytes or to pages: one box after another. */
+static bool nest_count_boxes(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_loop *loops,
+                             const heft__plan_item *item) {
+    const heft__plan_source *source = &plan->sources[item->source];
     nest->nboxes = nest_ceil(nest->unit, nest->unit_tile);
     for (uint32_t d = 0; d < nest->rank; d++)
         if (!heft__mul_u64(nest->nboxes, nest_ceil(loops[d].loop.count, loops[d].tile), &nest->nboxes)) return false;
     nest->nreads = nest->nboxes;
     for (uint64_t i = 0; i < nest->nboxes; i++) {
         heft__box box;
+        uint64_t begin, end;
         heft__nest_box(plan, nest, i, &box);
-        uint64_t first = (uint64_t)nest->src_bit + box.src;
-        if (!heft__add_u64(nest->requested, (first + box.span + 7) / 8 - first / 8, &nest->requested)) return false;
+        heft__nest_range(nest, item, box.src, box.span, &begin, &end);
+        if (!heft__add_u64(nest->requested, heft__plan_asked(source, begin, end), &nest->requested)) return false;
     }
     return true;
 }
 
-bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest) {
+/* What one box may span, in bytes (bits), and whether its units go straight to their places. */
+static uint64_t nest_limit(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_loop *loops,
+                           const heft__plan_source *source, uint64_t inner) {
+    uint64_t scratch = heft__plan_scratch(plan, source);
+    nest->scatter = !nest->bits && !nest->swap && !nest->direct && nest->unit >= plan->unit_min;
+    if (nest->scatter) { /* as much kept as a block of a plain run, within four blocks of file */
+        uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false),
+                 block = plan->options.block_nbytes;
+        uint64_t ratio = span / inner, limit = block * (ratio < 1 ? 1 : ratio > 4 ? 4 : ratio);
+        return limit > HEFT__READ_MAX ? HEFT__READ_MAX : limit;
+    }
+    if (nest->direct) scratch -= 2 * (uint64_t)source->direct_align;
+    return scratch * (nest->bits ? 8 : 1);
+}
+
+bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_item *item) {
+    const heft__plan_source *source = &plan->sources[item->source];
     heft__plan_loop *loops = heft__plan_loops(plan, nest);
-    uint64_t scale = nest->bits ? 8 : 1, limit = plan->scratch_most * scale;
-    nest->level = nest_level(loops, nest->rank, nest->unit, plan->view_gap * scale);
+    nest->direct = source->direct_align != 0;
+    nest->level = nest_level(loops, nest->rank, nest->unit, source->view_gap * (nest->bits ? 8 : 1));
     nest->kept = nest->unit;
+    nest->requested = 0;
+    nest->box_nbytes = 0;
     uint64_t inner = nest->unit; /* kept bytes of the loops that one request covers */
     for (uint32_t d = 0; d < nest->rank; d++) {
         if (!heft__mul_u64(nest->kept, loops[d].loop.count, &nest->kept)) return false;
         if (d >= nest->level) inner *= loops[d].loop.count;
     }
     nest->kept = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
-    nest->scatter = !nest->bits && !nest->swap && nest->unit >= plan->unit_min;
-    if (nest->scatter) { /* as much kept as a block of a plain run, within four blocks of file */
-        uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false),
-                 block = plan->options.block_nbytes;
-        uint64_t ratio = span / inner;
-        limit = block * (ratio < 1 ? 1 : ratio > 4 ? 4 : ratio);
-        if (limit > HEFT__READ_MAX) limit = HEFT__READ_MAX;
+    nest_fill(nest, loops, nest_limit(plan, nest, loops, source, inner), nest->rank, 1);
+    if (!nest->scatter && !nest->bits && !nest->direct) {
+        uint64_t scratch = heft__plan_scratch(plan, source), share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
+        nest_rectangles(nest, loops, share < scratch ? scratch : share < 4 * scratch ? share : 4 * scratch);
     }
-    nest_fill(nest, loops, limit, nest->rank, 1);
-    if (!nest->scatter && !nest->bits) nest_rectangles(nest, loops, plan->scratch_most);
     if (!nest->scatter) {
         uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit_tile, true);
         nest->box_nbytes = nest->bits ? (span + 7) / 8 + 2 : span;
         for (uint32_t d = 0; d < nest->level; d++) nest->box_nbytes *= loops[d].tile;
+        nest->box_nbytes += 2 * (uint64_t)source->direct_align;
     }
-    return nest->bits ? nest_count_bits(plan, nest, loops) : nest_count(nest, loops);
+    return nest->bits || nest->direct ? nest_count_boxes(plan, nest, loops, item) : nest_count(nest, loops);
 }

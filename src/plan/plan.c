@@ -29,6 +29,7 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     heft_read_options *o = &plan->options;
     *o = request->options;
     o->allocator = NULL; /* a copy is in `alloc` */
+    plan->gap_wished = o->gap_nbytes != 0;
     plan->view_gap = o->gap_nbytes ? o->gap_nbytes : HEFT__PLAN_VIEW_GAP;
     if (plan->view_gap == HEFT_NONE) plan->view_gap = 0;
     if (plan->view_gap > HEFT__PLAN_BLOCK) plan->view_gap = HEFT__PLAN_BLOCK;
@@ -42,6 +43,9 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->unit_min = request->unit_min ? request->unit_min : HEFT__PLAN_UNIT_MIN;
     plan->workers = o->workers ? o->workers : request->default_workers;
     if (plan->workers > HEFT__PARALLEL_MOST) plan->workers = HEFT__PARALLEL_MOST;
+    if (plan->workers == 0) plan->workers = 1;
+    plan->page = 4096;
+    plan->side_arena = HEFT__PLAN_NONE;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
     plan->layout = request->layout;
     plan->slots = request->slots;
@@ -54,32 +58,55 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     return HEFT_OK;
 }
 
+/* Adds a run to the sums. */
+static heft_status plan_sum_run(heft_plan *plan, heft__plan_run *run, heft_error *err) {
+    heft_plan_summary *sum = &plan->sum;
+    heft__plan_source *source = &plan->sources[run->source];
+    const heft__plan_item *item = &plan->items[run->first_item];
+    const heft__plan_nest *nest = item->nest == HEFT__PLAN_NONE ? NULL : &plan->nests[item->nest];
+    uint64_t requested = heft__plan_requested(plan, run), scratch = heft__plan_scratch(plan, source);
+    run->first_block = sum->nblocks;
+    if (!heft__add_u64(sum->nblocks, heft__plan_blocks_of(plan, run), &sum->nblocks) ||
+        !heft__add_u64(sum->requested_nbytes, requested, &sum->requested_nbytes))
+        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the plan would read 2^64 bytes or more");
+    source->requested += requested;
+    *(nest ? &source->spanned : &source->over_read) += requested - run->kept;
+    *(nest ? &sum->spanned_nbytes : &sum->over_read_nbytes) += requested - run->kept;
+    if (run->kind == HEFT_RUN_GATHER) {
+        uint64_t whole = run->nbytes + (run->direct ? 2 * (uint64_t)source->direct_align : 0);
+        scratch = nest ? nest->box_nbytes : whole < scratch ? whole : scratch;
+        if (scratch > plan->scratch_nbytes) plan->scratch_nbytes = scratch;
+    }
+    if (run->kind == HEFT_RUN_VECTOR) plan->dump_nbytes = HEFT__PLAN_DUMP;
+    if ((nest && nest->scatter) || run->kind != HEFT_RUN_DIRECT) plan->has_vectors = true;
+    return HEFT_OK;
+}
+
+/* Numbers the blocks that bring mappings in, after all others. */
+static void plan_number_touches(heft_plan *plan) {
+    plan->first_touch = plan->sum.nblocks;
+    for (uint64_t i = 0; i < plan->nmappings; i++) {
+        heft__plan_mapping *mapping = &plan->mappings[i];
+        mapping->first_block = plan->sum.nblocks;
+        if (!plan->sources[mapping->source].touch) continue;
+        plan->sum.nblocks += (mapping->nbytes + HEFT__PLAN_WINDOW - 1) / HEFT__PLAN_WINDOW;
+        plan->touch_nbytes += mapping->nbytes;
+    }
+}
+
 heft_status heft__plan_finish(heft_plan *plan, heft_error *err) {
     heft_plan_summary *sum = &plan->sum;
-    heft_status status = heft__plan_coalesce(plan, err);
-    if (status != HEFT_OK) return status;
+    heft_status status = heft__plan_sort(plan, err);
+    if (status == HEFT_OK) status = heft__plan_coalesce(plan, err);
+    if (status == HEFT_OK) status = heft__plan_layout(plan, err);
+    if (status == HEFT_OK) status = heft__plan_map(plan, err);
     sum->nruns = plan->nruns;
-    for (uint64_t r = 0; r < plan->nruns; r++) {
-        heft__plan_run *run = &plan->runs[r];
-        const heft__plan_item *item = &plan->items[run->first_item];
-        const heft__plan_nest *nest = item->nest == HEFT__PLAN_NONE ? NULL : &plan->nests[item->nest];
-        uint64_t requested = nest ? nest->requested : run->nbytes, scratch = 0;
-        run->first_block = sum->nblocks;
-        if (!heft__add_u64(sum->nblocks, heft__plan_blocks_of(plan, run), &sum->nblocks) ||
-            !heft__add_u64(sum->requested_nbytes, requested, &sum->requested_nbytes))
-            return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the plan would read 2^64 bytes or more");
-        if (nest)
-            sum->spanned_nbytes += requested - run->kept;
-        else
-            sum->over_read_nbytes += requested - run->kept;
-        if (run->kind == HEFT_RUN_GATHER)
-            scratch = nest ? nest->box_nbytes : run->nbytes < plan->scratch_most ? run->nbytes : plan->scratch_most;
-        if (scratch > plan->scratch_nbytes) plan->scratch_nbytes = scratch;
-        if (run->kind == HEFT_RUN_VECTOR) plan->dump_nbytes = HEFT__PLAN_DUMP;
-        if (nest && nest->scatter) plan->has_vectors = true;
-        if (run->kind != HEFT_RUN_DIRECT) plan->has_vectors = true;
-    }
-    if (plan->options.workers == 0 && sum->requested_nbytes < HEFT__PLAN_ONE_WORKER) plan->workers = 1;
+    for (uint64_t r = 0; status == HEFT_OK && r < plan->nruns; r++) status = plan_sum_run(plan, &plan->runs[r], err);
+    if (status != HEFT_OK) return status;
+    plan_number_touches(plan);
+    if (plan->options.workers == 0 && sum->requested_nbytes < HEFT__PLAN_ONE_WORKER &&
+        plan->touch_nbytes < HEFT__PLAN_ONE_WORKER)
+        plan->workers = 1;
     if (plan->workers > sum->nblocks) plan->workers = (uint32_t)sum->nblocks;
     if (plan->workers == 0) plan->workers = 1;
     sum->workers = plan->workers;
@@ -95,5 +122,7 @@ void heft_plan_free(heft_plan *plan) {
     heft__free(&alloc, plan->nests, plan->nests_capacity * sizeof *plan->nests);
     heft__free(&alloc, plan->loops, plan->loops_capacity * sizeof *plan->loops);
     heft__free(&alloc, plan->runs, plan->runs_capacity * sizeof *plan->runs);
+    heft__free(&alloc, plan->arenas, plan->arenas_capacity * sizeof *plan->arenas);
+    heft__free(&alloc, plan->mappings, plan->mappings_capacity * sizeof *plan->mappings);
     heft__free(&alloc, plan, sizeof *plan);
 }

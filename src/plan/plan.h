@@ -87,7 +87,7 @@ typedef struct heft__plan_item {
     bool mapped;             /* lies in mapping `slot`, at `place`; no run reads it */
     bool side;               /* read beside the mapping */
     bool apart;              /* not as it lies in the file between its neighbours: it has a place of its own */
-    bool reserved;
+    uint8_t align;           /* of its dtype; 0 and 1: none */
 } heft__plan_item;
 
 /* Memory that a load asks for. */
@@ -119,9 +119,9 @@ typedef struct heft__plan_nest {
     uint32_t first_loop, rank;
     uint32_t level;           /* the loops from here on are covered by one request */
     uint32_t swap;            /* bytes of a component that are reversed; 0: none */
-    uint32_t align;           /* of its place where the plan lays out */
     bool bits;                /* sub-byte: unit and steps are bits; its boxes are one block, since they share bytes */
     bool scatter;             /* units go straight to their places, gaps to the dump */
+    bool direct;              /* requests are rounded out to multiples of the source's direct_align, in scratch */
 } heft__plan_nest;
 
 typedef struct heft__plan_run {
@@ -132,18 +132,20 @@ typedef struct heft__plan_run {
     uint32_t source;
     heft_run_kind kind;
     bool direct;              /* read by O_DIRECT, in multiples of the source's direct_align */
-    bool ordered;             /* places rise with offsets in one slot: blocks are cut where places are multiples */
+    bool reserved[3];
 } heft__plan_run;
 
 struct heft_plan {
     heft_allocator alloc;
     heft_read_options options; /* effective */
-    uint64_t view_gap;         /* largest gap read over inside a view */
+    uint64_t view_gap;         /* largest gap read over inside a view, but for the sources of a load */
     uint64_t phase;            /* address of the destination modulo HEFT__PLAN_CUT */
     uint64_t scratch_most;     /* of a gather, HEFT__PLAN_SCRATCH */
     uint64_t vector_min;       /* HEFT__PLAN_VECTOR_MIN */
     uint64_t unit_min;         /* HEFT__PLAN_UNIT_MIN */
+    uint64_t cap;              /* of a load: most pieces of a direct source */
     uint32_t workers;
+    bool gap_wished;           /* the caller gave gap_nbytes: it holds for all paths */
     bool swap;                 /* bring components to the other byte order */
     bool layout;               /* the plan chooses the places, in one arena */
     bool slots;                /* each view has a slot of its own; else all are in slot 0 */
@@ -169,10 +171,38 @@ struct heft_plan {
     heft__plan_mapping *mappings; /* by (source, offset) */
     uint64_t nmappings, mappings_capacity;
     uint64_t first_touch;         /* number of the first block that brings a mapping in; nblocks: there is none */
+    uint64_t touch_nbytes;        /* of all such blocks */
+    uint64_t edges, spill;        /* of direct sources: bytes read beyond what is kept, and memory that no tensor has */
     heft_plan_summary sum;
     uint64_t scratch_nbytes, dump_nbytes; /* of one worker */
     bool has_vectors;                     /* some step fills vectors */
 };
+
+/* Bytes of an item that are delivered. */
+static inline uint64_t heft__plan_kept(const heft_plan *plan, const heft__plan_item *item) {
+    return item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].kept;
+}
+
+/* What the address of an item must be a multiple of. */
+static inline uint64_t heft__plan_align(const heft_plan *plan, const heft__plan_item *item) {
+    uint64_t align = item->align > 1 ? item->align : 1;
+    return plan->align > align ? plan->align : align;
+}
+
+/* Rounds a range out to what a source can be asked for. */
+static inline void heft__plan_round(const heft__plan_source *source, uint64_t *begin, uint64_t *end) {
+    uint64_t mask = source->direct_align ? source->direct_align - UINT64_C(1) : 0;
+    *begin &= ~mask;
+    *end = (*end + mask) & ~mask;
+}
+
+/* Bytes that come when a range is asked for: rounded out, but not beyond the end of the file. */
+static inline uint64_t heft__plan_asked(const heft__plan_source *source, uint64_t begin, uint64_t end) {
+    uint64_t needed = end;
+    heft__plan_round(source, &begin, &end);
+    if (end > source->source->size) end = needed > source->source->size ? needed : source->source->size;
+    return end - begin;
+}
 
 static inline heft__plan_loop *heft__plan_loops(const heft_plan *plan, const heft__plan_nest *nest) {
     return nest->rank ? plan->loops + nest->first_loop : NULL;
@@ -262,11 +292,26 @@ heft_status heft__plan_admit(const heft_footprint *footprint, uint64_t reserve, 
  * of 1 gone, source steps positive and falling, neighbours merged. *src and *dst move to the first byte (bit) in the file.
  * Returns the rank left; *unit grows by what is contiguous on both sides unless `swap`. */
 uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, bool swap, int64_t *src, int64_t *dst);
-/* nest.c: chooses level and tiles, and counts. False: a number does not fit. */
-bool heft__nest_tile(heft_plan *plan, heft__plan_nest *nest);
+/* nest.c: chooses level and tiles for the path of the item's source, and counts. False: a number does not fit. */
+bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_item *item);
 
-/* coalesce.c: sorts items, makes runs, lays out. */
+/* coalesce.c: makes runs. */
 heft_status heft__plan_coalesce(heft_plan *plan, heft_error *err);
+/* coalesce.c: pieces of each source by the gaps that its `gap` and the budget allow. */
+heft_status heft__coalesce_count(heft_plan *plan, heft_error *err);
+/* coalesce.c: what direct reads of a source cost if no gap is read over: bytes read beyond those kept, and bytes of memory
+ * that no tensor has. */
+void heft__coalesce_edges(const heft_plan *plan, uint32_t source, uint64_t *edges, uint64_t *spill);
+/* coalesce.c: most that may be read beyond what is kept: 5 % of it, but 1 MiB at least. */
+uint64_t heft__plan_budget(const heft_plan *plan);
+/* layout.c: arenas, places and kinds of all runs. */
+heft_status heft__plan_layout(heft_plan *plan, heft_error *err);
+/* mapped.c: mappings of the sources whose path is MAP. */
+heft_status heft__plan_map(heft_plan *plan, heft_error *err);
+/* mapped.c: the address of a source's first byte in a mapping, modulo the size of pages. */
+uint64_t heft__plan_address(const heft_source *source);
+/* mapped.c: bytes of address space that all mappings take; memory sources lend theirs. */
+uint64_t heft__plan_mapped(const heft_plan *plan);
 
 /* ---- using one (parts.c) ---- */
 
@@ -308,16 +353,17 @@ void heft__plan_place(const heft_plan *plan, const heft__plan_item *item, heft_l
 /* Block `number`, which is no TOUCH: its run, and which part of it. */
 void heft__plan_locate(const heft_plan *plan, uint64_t number, uint64_t *run, uint64_t *part);
 uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run);
-/* Bytes by which the place of a direct run misses the last huge page boundary: its first block is shorter by this. */
-uint64_t heft__plan_misfit(const heft_plan *plan, const heft__plan_run *run);
-/* True if the gap after an item may be read to where it lies between the places of its neighbours: the arena is heft's. */
-bool heft__plan_lands(const heft_plan *plan, const heft__plan_item *item);
-/* The range of a part of a run of plain items. */
+/* Bytes that a run asks of its source. */
+uint64_t heft__plan_requested(const heft_plan *plan, const heft__plan_run *run);
+/* Most scratch of one worker for blocks of a source. */
+uint64_t heft__plan_scratch(const heft_plan *plan, const heft__plan_source *source);
+/* The range of a part of a run of plain items; of a direct run in multiples of direct_align. */
 void heft__plan_cut(const heft_plan *plan, const heft__plan_run *run, uint64_t part, uint64_t *begin, uint64_t *end);
 /* The first item of a run of plain items that ends after `offset`. */
 uint64_t heft__plan_item_at(const heft_plan *plan, const heft__plan_run *run, uint64_t offset);
-/* The piece of a run of plain items that starts at `at`: at most up to `end`, *nbytes long. True: it goes to *place of *slot;
- * false: it is a gap. *item is the item at or after `at` (heft__plan_item_at) and moves on with it. */
+/* The piece of a run of plain items that starts at `at`: at most up to `end`, *nbytes long. True: it goes to *place of *slot
+ * (also a gap that lies in heft's own arena); false: it goes nowhere. *item is the item at or after `at`
+ * (heft__plan_item_at) and moves on with it. */
 bool heft__plan_piece(const heft_plan *plan, const heft__plan_run *run, uint64_t at, uint64_t end, uint64_t *item,
                       uint64_t *nbytes, int64_t *place, uint32_t *slot);
 
@@ -331,6 +377,9 @@ typedef struct heft__box {
     uint64_t nreads; /* requests */
 } heft__box;
 void heft__nest_box(const heft_plan *plan, const heft__plan_nest *nest, uint64_t number, heft__box *box);
+/* The bytes of the source that a request of `span` bytes (bits) from `src` on covers. */
+void heft__nest_range(const heft__plan_nest *nest, const heft__plan_item *item, uint64_t src, uint64_t span,
+                      uint64_t *begin, uint64_t *end);
 /* Offset of request `read` of a box, in bytes (bits) after the item's offset, and of its first unit after the place. */
 void heft__nest_read(const heft__plan_nest *nest, const heft__box *box, uint64_t read, uint64_t *src, int64_t *dst);
 /* Fills vectors for the units from number *unit on, up to the end of the request or of the room. Returns their number;
