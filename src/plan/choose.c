@@ -312,7 +312,7 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
     else if (source->reason == HEFT_REASON_HOT)
         snprintf(out, size, "%u %% of the wanted bytes are in the page cache", percent);
     else if (source->reason == HEFT_REASON_NO_DIO)
-        snprintf(out, size, "%s refuses direct reads, or wants more than 64 KiB of alignment", facts->fs_name);
+        snprintf(out, size, "%s takes no direct reads of it, or only such with an alignment above 64 KiB", facts->fs_name);
     else if (source->reason == HEFT_REASON_EXTENT_CAP)
         snprintf(out, size, "it is wanted in %llu pieces; direct reads are for up to %llu",
                  (unsigned long long)source->pieces, (unsigned long long)plan->cap);

@@ -40,6 +40,49 @@ static void explain_nest(explain_out *out, const heft_plan *plan, const heft__pl
                      loops[d].loop.count, loops[d].loop.src, loops[d].loop.dst, loops[d].tile);
 }
 
+/* Of a load: what was chosen for each file, and the memory that it lands in. */
+static void explain_load(explain_out *out, const heft_plan *plan) {
+    for (uint32_t i = 0; i < plan->nsources; i++) {
+        const heft__plan_source *s = &plan->sources[i];
+        char why[200];
+        heft__plan_why(plan, i, why, sizeof why);
+        explain_line(out, "  source %u: %s, %s (%s): %s\n", i, s->facts.fs_name, heft_path_name(s->path),
+                     heft_reason_name(s->reason), why);
+        if (s->nitems == 0) continue;
+        explain_line(out,
+                     "    views %" PRIu64 ", runs %" PRIu64 ", kept %" PRIu64 ", requested %" PRIu64
+                     " (over-read %" PRIu64 ", spanned %" PRIu64 ")",
+                     s->nitems, s->nruns, s->kept, s->requested, s->over_read, s->spanned);
+        if (s->direct_align) explain_line(out, ", aligned to %u", s->direct_align);
+        if (s->touch) explain_line(out, ", brought in");
+        explain_line(out, "\n");
+    }
+    for (uint64_t i = 0; i < plan->narenas && !plan->ring; i++) {
+        const heft__plan_arena *arena = &plan->arenas[i];
+        explain_line(out, "  arena %" PRIu64 ": %" PRIu64 " bytes at a multiple of %u%s\n", i, arena->nbytes,
+                     arena->align, i == plan->side_arena ? ", beside mappings" : "");
+    }
+    for (uint64_t i = 0; i < plan->nmappings; i++) {
+        const heft__plan_mapping *mapping = &plan->mappings[i];
+        explain_line(out, "  mapping %" PRIu64 ": source %u [%" PRIu64 ", %" PRIu64 ")\n", i, mapping->source,
+                     mapping->offset, mapping->offset + mapping->nbytes);
+    }
+    if (plan->chosen) explain_line(out, "  slack %" PRIu64 "\n", plan->slack);
+}
+
+static void explain_item(explain_out *out, const heft_plan *plan, const heft__plan_item *item) {
+    heft_load_place place;
+    explain_line(out, "    view %u: tensor %u [%" PRIu64 ", %" PRIu64 ") -> ", item->view, item->id, item->offset,
+                 item->offset + item->nbytes);
+    if (plan->chosen) {
+        heft__plan_place(plan, item, &place);
+        explain_line(out, "%s %u at %" PRIu64 ", aligned to %u%s\n", item->mapped ? "mapping" : "arena", place.arena,
+                     place.offset, place.align, item->apart ? ", a slot" : "");
+    } else
+        explain_line(out, "%" PRId64 "\n", item->place);
+    if (item->nest != HEFT__PLAN_NONE) explain_nest(out, plan, &plan->nests[item->nest]);
+}
+
 char *heft__plan_text(const heft_plan *plan, uint64_t *nbytes) {
     static const char *const kinds[] = {"direct", "vector", "gather"};
     explain_out out = {.alloc = &plan->alloc};
@@ -50,19 +93,21 @@ char *heft__plan_text(const heft_plan *plan, uint64_t *nbytes) {
                  ", scratch %" PRIu64 "\n",
                  s->nviews, s->nruns, s->nblocks, s->workers, s->kept_nbytes, s->requested_nbytes, s->over_read_nbytes,
                  s->spanned_nbytes, s->dst_nbytes, s->scratch_nbytes);
+    if (plan->chosen) explain_load(&out, plan);
     for (uint64_t r = 0; r < plan->nruns; r++) {
         const heft__plan_run *run = &plan->runs[r];
-        explain_line(&out,
-                     "  run %" PRIu64 ": file %u [%" PRIu64 ", %" PRIu64 ") %s, kept %" PRIu64 ", blocks %" PRIu64 "\n",
-                     r, plan->sources[run->source].file, run->offset, run->offset + run->nbytes, kinds[run->kind],
-                     run->kept, heft__plan_blocks_of(plan, run));
-        for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++) {
-            const heft__plan_item *item = &plan->items[i];
-            explain_line(&out, "    view %u: tensor %u [%" PRIu64 ", %" PRIu64 ") -> %" PRId64 "\n", item->view,
-                         item->id, item->offset, item->offset + item->nbytes, item->place);
-            if (item->nest != HEFT__PLAN_NONE) explain_nest(&out, plan, &plan->nests[item->nest]);
-        }
+        uint64_t begin = run->offset, end = run->offset + run->nbytes;
+        explain_line(&out, "  run %" PRIu64 ": file %u [%" PRIu64 ", %" PRIu64 ") %s, kept %" PRIu64 ", blocks %" PRIu64,
+                     r, plan->sources[run->source].file, begin, end, kinds[run->kind], run->kept,
+                     heft__plan_blocks_of(plan, run));
+        heft__plan_round(&plan->sources[run->source], &begin, &end);
+        if (run->direct) explain_line(&out, ", O_DIRECT [%" PRIu64 ", %" PRIu64 ")", begin, end);
+        explain_line(&out, "\n");
+        for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++)
+            explain_item(&out, plan, &plan->items[i]);
     }
+    for (uint64_t i = 0; i < plan->nitems && plan->nmappings; i++)
+        if (plan->items[i].mapped) explain_item(&out, plan, &plan->items[i]);
     explain_line(&out, "");
     if (out.failed || !heft__grow(out.alloc, (void **)&out.text, &out.capacity, out.len, 1, 1)) {
         heft__free(out.alloc, out.text, out.capacity);

@@ -340,7 +340,7 @@ typedef struct heft__plan_block {
 } heft__plan_block;
 void heft__plan_block_at(const heft_plan *plan, uint64_t number, heft__plan_block *out);
 
-/* Items of which a block brings bytes in: [*first, *first + *n). */
+/* Items of which a block brings bytes in: [*first, *first + *n); of TOUCH only those of them that are mapped. */
 void heft__plan_block_items(const heft_plan *plan, uint64_t number, uint64_t *first, uint64_t *n);
 /* Blocks that bring bytes of item `index` in: [*first, *first + *n); none for a mapped item that is not touched. */
 void heft__plan_item_blocks(const heft_plan *plan, uint64_t index, uint64_t *first, uint64_t *n);
