@@ -30,7 +30,8 @@ typedef struct casts_job {
 
 static void casts_refuse(casts_job *job, uint64_t index) {
     uint64_t first = atomic_load(&job->refused);
-    while (index < first && !atomic_compare_exchange_weak(&job->refused, &first, index)) {}
+    while (index < first && !atomic_compare_exchange_weak(&job->refused, &first, index)) {
+    }
 }
 
 static void casts_work(void *ctx, uint32_t worker) {
@@ -40,7 +41,8 @@ static void casts_work(void *ctx, uint32_t worker) {
         size_t at = atomic_fetch_add(&job->cursor, 1) * job->block;
         if (at >= job->nelems || at >= atomic_load(&job->refused)) return;
         size_t n = job->nelems - at < job->block ? job->nelems - at : job->block;
-        size_t done = heft__cast_run(&job->cast, job->src + at / 8 * job->from_bits, job->dst + at / 8 * job->to_bits, n);
+        size_t done =
+            heft__cast_run(&job->cast, job->src + at / 8 * job->from_bits, job->dst + at / 8 * job->to_bits, n);
         if (done < n) casts_refuse(job, at + done);
     }
 }

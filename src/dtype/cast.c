@@ -1,6 +1,7 @@
 /* dtype: the dispatcher of casts: which kernels do which pair, and in one pass or two. */
 #include "dtype/cast.h"
 
+#include "base/cpu.h"
 #include "base/error.h"
 
 #include <string.h>
@@ -39,8 +40,8 @@ static heft__cast_kernel *cast_kernel_of(heft_dtype from, heft_dtype to, uint32_
     return kernel ? kernel : heft__cast_portable(from, to, flags);
 }
 
-/* Two passes through F32, which every narrower float fits exactly. From F64 the first pass rounds to odd, so that the second
- * gives what one rounding would; F8_E8M0 alone is defined by the nearest F32. */
+/* Two passes through F32, which every narrower float fits exactly. From F64 the first pass rounds to odd, so that the
+ * second gives what one rounding would; F8_E8M0 alone is defined by the nearest F32. */
 static bool cast_find_two(heft_dtype from, heft_dtype to, uint32_t flags, heft__cast *out) {
     if (cast_kind(from) != 'f' || cast_kind(to) != 'f' || from == HEFT_F32 || to == HEFT_F32) return false;
     uint32_t first = flags & ~HEFT__CAST_SATURATE;
@@ -63,6 +64,8 @@ bool heft__cast_find(heft_dtype from, heft_dtype to, uint32_t flags, heft__cast 
     if (!heft__cast_overflows(from, to)) flags &= ~HEFT__CAST_SATURATE;
     heft__cast_kernel *kernel = from == to ? cast_copy : cast_kernel_of(from, to, flags);
     if (!kernel && cast_find_two(from, to, flags, out)) return true;
+    /* A kernel that makes a table makes it in each step. */
+    if (kernel && heft__dtypes[from].bits == 8 && kernel == heft__cast_portable(from, to, flags)) out->stream = false;
     out->nstages = 1;
     out->stages[0] = (heft__cast_stage){kernel ? kernel : heft__cast_reference, from, to, flags};
     return true;
@@ -77,23 +80,35 @@ static size_t cast_step(const heft__cast *cast, const void *src, void *dst, size
     return stages[1].kernel(&stages[1], middle, dst, n);
 }
 
-size_t heft__cast_run(const heft__cast *cast, const void *src, void *dst, size_t n) {
-    if (cast->nstages == 1 && !cast->stream) return cast->stages[0].kernel(&cast->stages[0], src, dst, n);
+/* Up to the next place where copies past the caches can begin; no copy if elements never start there. */
+static size_t cast_first_step(const void *dst, size_t to) {
+    size_t gap = (64 - (uintptr_t)dst % 64) % 64;
+    return gap % to ? 0 : gap / to;
+}
+
+static size_t cast_in_steps(const heft__cast *cast, const uint8_t *src, uint8_t *dst, size_t n) {
     uint64_t staged[CAST_STEP];
     size_t from = heft__dtypes[cast->from].bits / 8, to = heft__dtypes[cast->to].bits / 8;
-    const uint8_t *in = src;
-    uint8_t *out = dst;
-    bool stream = cast->stream;
-    for (size_t at = 0; at < n;) {
-        size_t step = n - at < CAST_STEP ? n - at : CAST_STEP;
-        /* Up to the next place that such stores can begin at. */
-        size_t done = cast_step(cast, in + at * from, stream ? (uint8_t *)staged : out + at * to, step);
-        if (stream && !heft__cast_stream(out + at * to, staged, done * to)) memcpy(out + at * to, staged, done * to);
+    size_t step = cast->stream ? cast_first_step(dst, to) : CAST_STEP;
+    for (size_t at = 0; at < n; at += step, step = CAST_STEP) {
+        if (step == 0) step = CAST_STEP;
+        if (step > n - at) step = n - at;
+        uint8_t *out = cast->stream ? (uint8_t *)staged : dst + at * to;
+        size_t done = cast_step(cast, src + at * from, out, step);
+        if (cast->stream && !heft__cast_stream(dst + at * to, staged, done * to))
+            memcpy(dst + at * to, staged, done * to);
         if (done < step) return at + done;
-        at += step;
     }
-    if (stream) heft__cast_stream_end();
+    if (cast->stream) heft__cast_stream_end();
     return n;
+}
+
+size_t heft__cast_run(const heft__cast *cast, const void *src, void *dst, size_t n) {
+    uint64_t mode = heft__cpu_float_enter();
+    size_t done = cast->nstages == 1 && !cast->stream ? cast->stages[0].kernel(&cast->stages[0], src, dst, n)
+                                                      : cast_in_steps(cast, src, dst, n);
+    heft__cpu_float_leave(mode);
+    return done;
 }
 
 heft_status heft__cast_fail(const heft__cast *cast, const void *element, uint64_t index, heft_error *err) {
@@ -111,8 +126,9 @@ heft_status heft__cast_fail(const heft__cast *cast, const void *element, uint64_
 heft_status heft__cast_fail_pair(heft_dtype from, heft_dtype to, heft_error *err) {
     bool known = cast_kind(from) && cast_kind(to);
     const char *why = "";
-    if (!known) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "no dtype has the number %lu",
-                                  (unsigned long)(cast_kind(from) ? to : from));
+    if (!known)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "no dtype has the number %lu",
+                          (unsigned long)(cast_kind(from) ? to : from));
     if (cast_kind(from) == 'f' && cast_kind(to) != 'f') why = ": a float does not become an integer";
     if (!cast_is_plain(from) || !cast_is_plain(to)) why = ": complex and sub-byte dtypes are only copied";
     return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "there is no cast from %s to %s%s", heft_dtype_name(from),

@@ -5,18 +5,18 @@
 #include "dtype/dtype.h"
 
 /* What may be asked of a cast. */
-#define HEFT__CAST_SATURATE UINT32_C(1)  /* out of range becomes the nearest end of the range */
-#define HEFT__CAST_INEXACT UINT32_C(2)   /* integers to floats are rounded where they must be */
-#define HEFT__CAST_STREAM UINT32_C(4)    /* results go past the caches where the processor can: for large results only */
+#define HEFT__CAST_SATURATE UINT32_C(1) /* out of range becomes the nearest end of the range */
+#define HEFT__CAST_INEXACT  UINT32_C(2) /* integers to floats are rounded where they must be */
+#define HEFT__CAST_STREAM   UINT32_C(4) /* results go past the caches where the processor can: for large results only */
 /* Tiers switched off; only tests do so. */
 #define HEFT__CAST_NO_AVX512 UINT32_C(0x100)
-#define HEFT__CAST_NO_AVX2 UINT32_C(0x200)
-#define HEFT__CAST_NO_NEON UINT32_C(0x400)
+#define HEFT__CAST_NO_AVX2   UINT32_C(0x200)
+#define HEFT__CAST_NO_NEON   UINT32_C(0x400)
 #define HEFT__CAST_REFERENCE UINT32_C(0x800) /* nothing but the reference */
-#define HEFT__CAST_NO_SIMD (HEFT__CAST_NO_AVX512 | HEFT__CAST_NO_AVX2 | HEFT__CAST_NO_NEON)
+#define HEFT__CAST_NO_SIMD   (HEFT__CAST_NO_AVX512 | HEFT__CAST_NO_AVX2 | HEFT__CAST_NO_NEON)
 
-/* Inside: F64 to F32 where a second stage rounds again. An inexact result has its last bit set ("round to odd"), so that
- * both roundings together are one. */
+/* Inside: F64 to F32 where a second stage rounds again. An inexact result has its last bit set ("round to odd"), so
+ * that both roundings together are one. */
 #define HEFT__CAST_ODD UINT32_C(0x10000)
 
 /* One pass over memory. Returns how many elements were converted: n, or the index of the first that must not be. */
@@ -42,14 +42,14 @@ bool heft__cast_supported(heft_dtype from, heft_dtype to);
 /* Fills *out; false if there is no such cast: a float to an integer, complex and sub-byte dtypes. */
 bool heft__cast_find(heft_dtype from, heft_dtype to, uint32_t flags, heft__cast *out);
 
-/* Converts `n` contiguous elements in host byte order; src and dst need no alignment and must not overlap. Of sub-byte dtypes
- * (copies only) the bits must fill whole bytes. Returns n, or the index of the first element that the cast refuses: an
- * integer out of range without SATURATE, one that a float cannot hold exactly without INEXACT. What was written from there
- * on is undefined. */
+/* Converts `n` contiguous elements in host byte order; src and dst need no alignment and must not overlap. Of sub-byte
+ * dtypes (copies only) the bits must fill whole bytes. Returns n, or the index of the first element that the cast
+ * refuses: an integer out of range without SATURATE, one that a float cannot hold exactly without INEXACT. What was
+ * written from there on is undefined. */
 size_t heft__cast_run(const heft__cast *cast, const void *src, void *dst, size_t n);
 
-/* The error of an element that was refused: `element` points to it, `index` is its number for the message. The caller adds
- * file and tensor. */
+/* The error of an element that was refused: `element` points to it, `index` is its number for the message. The caller
+ * adds file and tensor. */
 heft_status heft__cast_fail(const heft__cast *cast, const void *element, uint64_t index, heft_error *err);
 /* The error of a pair that heft__cast_find does not find. */
 heft_status heft__cast_fail_pair(heft_dtype from, heft_dtype to, heft_error *err);
@@ -63,7 +63,8 @@ heft__cast_kernel *heft__cast_portable(heft_dtype from, heft_dtype to, uint32_t 
 heft__cast_kernel *heft__cast_avx2(heft_dtype from, heft_dtype to, uint32_t flags);
 heft__cast_kernel *heft__cast_avx512(heft_dtype from, heft_dtype to, uint32_t flags);
 heft__cast_kernel *heft__cast_neon(heft_dtype from, heft_dtype to, uint32_t flags);
-/* Copies past the caches; false (nothing done) where the processor has no such stores or dst is not aligned for them. */
+/* Copies past the caches; false (nothing done) where the processor has no such stores or dst is not aligned for them.
+ */
 bool heft__cast_stream(void *dst, const void *src, size_t nbytes);
 void heft__cast_stream_end(void);
 

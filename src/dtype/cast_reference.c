@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Any number of any dtype but complex: significand x 2^(exponent - 63), with bit 63 set but for zero. A NaN keeps its payload
- * at the top of the significand, where bit 63 is the one that makes it quiet. */
+/* Any number of any dtype but complex: significand x 2^(exponent - 63), with bit 63 set but for zero. A NaN keeps its
+ * payload at the top of the significand, where bit 63 is the one that makes it quiet. */
 typedef enum cast_class { CAST_FINITE, CAST_INFINITE, CAST_NAN } cast_class;
 typedef struct cast_number {
     cast_class kind;
@@ -57,8 +57,7 @@ static cast_number cast_decode_float(heft_dtype dtype, uint64_t raw) {
     uint64_t exponent = raw >> width & last;
     bool negative = dtype != HEFT_F8_E8M0 && raw >> (row->bits - 1) & 1;
     cast_number nan = {.kind = CAST_NAN, .negative = negative};
-    if (dtype == HEFT_F8_E8M0)
-        return exponent == last ? nan : cast_normalize(false, 1, (int)exponent - row->bias + 63);
+    if (dtype == HEFT_F8_E8M0) return exponent == last ? nan : cast_normalize(false, 1, (int)exponent - row->bias + 63);
     if (cast_is_fnuz(dtype) && raw == 0x80) return (cast_number){.kind = CAST_NAN}; /* in place of -0 */
     if (dtype == HEFT_F8_E4M3 && exponent == last && mantissa == 7) return nan;
     if (cast_has_infinity(dtype) && exponent == last) {
@@ -124,10 +123,12 @@ static uint64_t cast_encode_float(heft_dtype dtype, cast_number number, bool sat
     uint64_t code = 0, width = row->mantissa_bits;
     int exponent = number.exponent + row->bias, shift = 63 - (int)width;
     if (number.significand) {
-        if (exponent > 1 << row->exponent_bits) code = UINT64_MAX;
+        if (exponent > 1 << row->exponent_bits)
+            code = UINT64_MAX;
         else if (exponent >= 1) /* the leading 1 of the significand counts in the exponent field */
             code = ((uint64_t)(exponent - 1) << width) + cast_round(number.significand, shift, exact);
-        else code = cast_round(number.significand, shift + 1 - exponent, exact); /* subnormal */
+        else
+            code = cast_round(number.significand, shift + 1 - exponent, exact); /* subnormal */
     }
     if (code > cast_largest(dtype)) {
         *exact = false;
@@ -137,8 +138,8 @@ static uint64_t cast_encode_float(heft_dtype dtype, cast_number number, bool sat
     return code | (uint64_t)number.negative << (row->bits - 1);
 }
 
-/* As ml_dtypes has it: from the nearest F32, halves up, but from F32's subnormals upward to 2^-126 if above 2^-127. Zero and
- * negative numbers are NaN. */
+/* As ml_dtypes has it: from the nearest F32, halves up, but from F32's subnormals upward to 2^-126 if above 2^-127.
+ * Zero and negative numbers are NaN. */
 static uint64_t cast_encode_e8m0(cast_number number, bool saturate, bool *exact) {
     if (number.kind == CAST_FINITE) {
         uint64_t f32 = cast_encode_float(HEFT_F32, number, false, exact);
