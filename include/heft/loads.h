@@ -1,5 +1,16 @@
 /* heft/loads.h: loading a checkpoint, or the part of it that one process wants: filter, plan, memory, path, run,
  * result. The rules, with their reasons: docs/loading.md.
+ *
+ *     heft_load_options want = {.struct_size = sizeof want, .filter = &mine};
+ *     heft_load_plan *plan;
+ *     heft_weights *weights;
+ *     if (heft_load_plan_new(archive, &want, &plan, &err) == HEFT_OK) { // reads no tensor byte; print it if you like
+ *         if (heft_load_run(plan, &weights, NULL, &err) == HEFT_OK) {   // refuses before the first byte, or loads
+ *             heft_loaded tensor;
+ *             heft_weights_get(weights, "lm_head.weight", SIZE_MAX, &tensor, &err);
+ *         }
+ *         heft_load_plan_free(plan); // the weights stay until heft_weights_unref
+ *     }
  */
 #ifndef HEFT_LOADS_H
 #define HEFT_LOADS_H
@@ -95,7 +106,53 @@ typedef uint32_t heft_arena_scope;
 /* Memory that a load lands in and that outlives it, so that the next load need not fault it in again. */
 typedef struct heft_arena heft_arena;
 
+/* Options of a load. Zero is the default of each; struct_size = sizeof(heft_load_options). Copied, the filter too. */
+typedef struct heft_load_options {
+    size_t struct_size;
+    const heft_filter *filter; /* NULL: all tensors */
+    heft_io io;
+    heft_engine engine;
+    heft_cache_policy cache_policy;
+    heft_huge huge;
+    heft_arena_scope arena_scope;
+    uint32_t workers;     /* 0: min(4, usable CPUs); network 8 to 16; 1 below 8 MiB */
+    bool no_direct;       /* io auto without the direct path */
+    bool no_preflight;    /* do not compare with free memory (memory_limit_nbytes holds still) */
+    bool refuse_unknown;  /* free memory that cannot be known is LIMIT, not a warning */
+    bool count_tensors;   /* direct_io_tensor_cap counts tensors, as Atlas, not runs */
+    bool keep_file_order; /* leave components little-endian as in the file */
+    bool prefetch;        /* buffered: ask for pages ahead of the reader; network: always */
+    bool no_timed_sample; /* never decide about residency by timing reads */
+    bool reserved_flags[1];
+    uint64_t align;       /* of every tensor: a power of two up to 4,096; 0: the element size, 64 where it costs nothing */
+    uint64_t direct_io_tensor_cap;       /* separate pieces above which a shard is read buffered; 0: 5,000; HEFT_NONE: no cap */
+    uint64_t gap_nbytes, block_nbytes;   /* as heft_read_options; 0: by path */
+    uint64_t memory_limit_nbytes;        /* most that the load may use, mappings included; 0: no limit */
+    uint64_t free_nbytes;                /* free memory as the caller knows it; 0: the system is asked */
+    uint64_t reserve_nbytes;             /* to be left free */
+    double peak_memory_multiplier;       /* of the kept bytes; 0: the preset's, else 1.0 */
+    heft_arena *arena;                   /* NULL: a new one */
+    int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as heft_read_options */
+    void *progress_ctx;
+    const heft_allocator *allocator; /* of everything but arenas of 2 MiB and more; NULL: the archive's */
+} heft_load_options;
+
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+/* What a load will do, before it is done: which tensors, which bytes, which path and why, how much memory. Made of headers
+ * and of what the system says about files and memory; no tensor byte is read. One thread at a time. */
+typedef struct heft_load_plan heft_load_plan;
+
+/* Plans a load. The archive must outlive the plan.
+ * Errors: as heft_filter_apply; UNSUPPORTED (a path or engine that is demanded and cannot be), INVALID_ARGUMENT
+ * (options), LIMIT (sizes), OUT_OF_MEMORY. A load that does not fit memory can be planned: heft_load_plan_admit says so.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_load_plan_new(const heft_archive *archive, const heft_load_options *options,
+                                        heft_load_plan **out, heft_error *err);
+
+/* Frees a plan; NULL does nothing. What it loaded stays.
+ * Thread rule: one thread per plan. */
+HEFT_API void heft_load_plan_free(heft_load_plan *plan);
 
 /* The memory of a load, in bytes, exact but for `estimate_nbytes`, which is the caller's rule: kept bytes times the
  * multiplier. */
@@ -116,6 +173,55 @@ typedef struct heft_footprint {
     char free_origin[128];     /* "MemAvailable", "cgroup memory.max of /a/b", "caller", "unknown" */
 } heft_footprint;
 
+/* Sums of a plan. */
+typedef struct heft_load_summary {
+    heft_footprint memory;
+    uint64_t ntensors;          /* kept */
+    uint64_t nruns, nblocks;
+    uint64_t requested_nbytes, over_read_nbytes, spanned_nbytes; /* what will be asked of sources; as heft_read_stats */
+    uint64_t slack_nbytes;      /* of the arena: gaps, padding, edges of direct reads */
+    uint32_t nshards;           /* files of the archive */
+    uint32_t workers;
+    heft_engine engine;
+    uint32_t reserved;
+} heft_load_summary;
+
+/* Fills *out.
+ * Thread rule: one thread per plan. */
+HEFT_API void heft_load_plan_summarize(const heft_load_plan *plan, heft_load_summary *out);
+
+/* One file of a plan: what will be done, and after a run what was. */
+typedef struct heft_load_shard {
+    const char *path;          /* of the file, lives as long as the archive */
+    const char *file_system;   /* "ext4", static; "" if it is not known */
+    const char *class_name;    /* "local", "memory", "network", "user-space", "stacked", "unknown"; static */
+    const char *residency_by;  /* "cachestat", "nowait", "mincore", "timed", "none"; static */
+    const char *why;           /* one sentence for people; lives as long as the plan */
+    uint64_t nbytes;           /* of the file */
+    uint64_t kept_nbytes, requested_nbytes, over_read_nbytes, spanned_nbytes;
+    uint64_t ntensors, nruns;
+    uint64_t resident_nbytes;  /* of the kept bytes, in the page cache; HEFT_NONE: not known */
+    uint32_t direct_align;     /* of direct reads; 0: refused; HEFT_PATH_DIRECT only: proven by the first read */
+    bool dirty;                /* pages wait to be written */
+    bool reserved_flags[3];
+    heft_path path_planned, path_used; /* used: NONE before a run */
+    heft_reason reason;
+    int32_t fallback_errno;    /* why the used path is not the planned one; 0: it is */
+    uint64_t read_nbytes;      /* of a run */
+    double seconds;            /* of a run, summed over workers */
+} heft_load_shard;
+
+/* File `index` of a plan.
+ * Errors: INVALID_ARGUMENT (out of range).
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_plan_shard(const heft_load_plan *plan, uint32_t index, heft_load_shard *out,
+                                          heft_error *err);
+
+/* Run `index` of a plan (nruns of the summary); `file` is the archive's, `first_view` the id of the first tensor.
+ * Errors: INVALID_ARGUMENT (out of range).
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_plan_run(const heft_load_plan *plan, uint64_t index, heft_plan_run *out, heft_error *err);
+
 /* Where a kept tensor will lie. */
 typedef struct heft_load_place {
     uint64_t offset;     /* in its arena, its mapping, or the side arena */
@@ -125,6 +231,229 @@ typedef struct heft_load_place {
     bool side;           /* path map: read beside the mapping */
     bool reserved[6];
 } heft_load_place;
+
+/* The place of tensor `id`.
+ * Errors: INVALID_ARGUMENT (id), NOT_FOUND (not kept: the message names the rule).
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_load_place *out,
+                                          heft_error *err);
+
+/* What the filter of a plan decided; borrowed from the plan.
+ * Thread rule: one thread per plan. */
+HEFT_API const heft_filter_result *heft_load_plan_filter(const heft_load_plan *plan);
+
+/* Whether the load fits: asks for free memory anew. Every run begins with it.
+ * Errors: LIMIT (more than free memory or memory_limit_nbytes; `expected` is what there is, `found` what is needed, the
+ * message names estimate, multiplier, peak, reserve, free memory and its origin, and the next step).
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_plan_admit(heft_load_plan *plan, heft_error *err);
+
+/* One tensor that a caller expects. Shapes are of whole tensors, before any cut. */
+typedef struct heft_expected {
+    const char *name; /* ends in NUL */
+    heft_dtype dtype; /* HEFT_DTYPE_NONE: any */
+    uint32_t rank;
+    const uint64_t *shape; /* NULL: any shape */
+} heft_expected;
+
+/* Compares what a plan keeps with what a caller expects, and calls `fault` for *each* difference: an expected tensor that
+ * is missing (withheld: the message names the rule; not there: the nearest names), one that is kept and not expected (not
+ * under `partial`), another dtype, another shape.
+ * Errors: MISMATCH (there are differences; `more` counts those after the first), OUT_OF_MEMORY.
+ * Thread rule: one thread per plan; `fault` is called from the caller's thread and may be NULL. */
+HEFT_API heft_status heft_load_plan_audit(const heft_load_plan *plan, const heft_expected *expected, uint64_t nexpected,
+                                          bool partial, void (*fault)(void *ctx, const heft_error *difference),
+                                          void *ctx, heft_error *err);
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* What a load did. The caller sets struct_size; filled on success and on failure. */
+typedef struct heft_load_stats {
+    size_t struct_size;
+    double resolve_seconds, filter_seconds, plan_seconds, allocate_seconds, read_seconds, total_seconds;
+    uint64_t kept_nbytes, requested_nbytes, over_read_nbytes, spanned_nbytes, mapped_nbytes;
+    uint64_t requests, short_reads, retries;
+    uint64_t fallbacks;                   /* shards that stepped down, and hints that were refused */
+    uint64_t arena_nbytes, slack_nbytes, scratch_nbytes;
+    uint64_t huge_wanted_nbytes;          /* of the arenas, where huge pages were asked for */
+    uint64_t minor_faults, major_faults;  /* of the process, during the load */
+    uint64_t free_nbytes;                 /* before it; HEFT_NONE: not known */
+    uint64_t block_nbytes;
+    uint32_t workers;                     /* that ran */
+    heft_engine engine;                   /* that ran */
+} heft_load_stats;
+
+/* The tensors of a load, in memory. Reference-counted. Reading from any threads; insert, remove and detach from one
+ * thread while no other uses it. */
+typedef struct heft_weights heft_weights;
+
+/* Runs a plan: all kept bytes in memory, or an error and nothing. May be repeated.
+ * Errors: as heft_load_plan_admit; IO (errno, or truncated: tensor, offset, wanted, got), MISMATCH (a file changed since it
+ * was opened), CANCELLED, OUT_OF_MEMORY.
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_stats *stats, heft_error *err);
+
+/* Plans and runs in one call.
+ * Errors and thread rule: as heft_load_plan_new and heft_load_run. */
+HEFT_API heft_status heft_load(const heft_archive *archive, const heft_load_options *options, heft_weights **out,
+                               heft_load_stats *stats, heft_error *err);
+
+/* Brings the kept bytes of a plan into the page cache, for programs that are not heft's, and holds none of them: what is
+ * resident is not read, the next shard is read ahead and not the whole set, and it stops with LIMIT when free memory would
+ * fall below the plan's reserve. Sources without a file have nothing to warm.
+ * Errors and thread rule: as heft_load_run. */
+HEFT_API heft_status heft_warm(heft_load_plan *plan, heft_load_stats *stats, heft_error *err);
+
+/* ---- tensors in memory ------------------------------------------------------------------------------------------- */
+
+/* A tensor in memory: packed row-major, in host byte order. `data` is never NULL, also for 0 bytes. Pointers live as long
+ * as what gave them. */
+typedef struct heft_loaded {
+    const char *name; /* NUL after it */
+    size_t name_len;
+    uint64_t id; /* in the archive; HEFT_NONE: inserted */
+    heft_dtype dtype;
+    uint32_t rank;
+    const uint64_t *shape; /* of this rank's part */
+    void *data; /* read-only where `mapped` */
+    uint64_t nbytes;
+    uint32_t file; /* in the archive */
+    bool mapped;
+    bool reserved[3];
+    void *item; /* of an iterator: what heft_load_iter_release takes back */
+} heft_loaded;
+
+/* One more reference / one less; the last one frees the arenas. heft_weights_unref(NULL) does nothing.
+ * Thread rule: any thread. */
+HEFT_API heft_weights *heft_weights_ref(heft_weights *weights);
+HEFT_API void heft_weights_unref(heft_weights *weights);
+
+/* Number of tensors, bytes of all of them.
+ * Thread rule: any thread. */
+HEFT_API uint64_t heft_weights_count(const heft_weights *weights);
+HEFT_API uint64_t heft_weights_nbytes(const heft_weights *weights);
+
+/* An order of tensors. */
+typedef uint32_t heft_load_order;
+#define HEFT_LOAD_ORDER_FILE UINT32_C(0)       /* by file and offset: as ids */
+#define HEFT_LOAD_ORDER_NAME UINT32_C(1)       /* by name, numbers in it by their value */
+#define HEFT_LOAD_ORDER_COMPLETION UINT32_C(2) /* iterators only: as they arrive */
+
+/* Tensor `index` in an order, and the tensor of a name (`name_len` SIZE_MAX: strlen).
+ * Errors: INVALID_ARGUMENT (out of range, no such order); NOT_FOUND: the message names the nearest names, or the rule by
+ * which the tensor was withheld or deferred. OUT_OF_MEMORY (the first use of name order).
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_weights_at(const heft_weights *weights, heft_load_order order, uint64_t index,
+                                     heft_loaded *out, heft_error *err);
+HEFT_API heft_status heft_weights_get(const heft_weights *weights, const char *name, size_t name_len, heft_loaded *out,
+                                      heft_error *err);
+HEFT_API bool heft_weights_contains(const heft_weights *weights, const char *name, size_t name_len);
+
+/* Puts a tensor in, which takes over `buffer` (its bytes packed row-major; released with the weights, also if the tensor is
+ * displaced or removed before). *displaced, may be NULL, gets the tensor that had the name: its bytes stay until the weights
+ * go; name NULL: none had.
+ * Errors: INVALID_ARGUMENT (shape and nbytes disagree), OUT_OF_MEMORY; the buffer is then still the caller's.
+ * Thread rule: one thread. */
+HEFT_API heft_status heft_weights_insert(heft_weights *weights, const char *name, size_t name_len, heft_dtype dtype,
+                                         uint32_t rank, const uint64_t *shape, heft_buffer *buffer,
+                                         heft_loaded *displaced, heft_error *err);
+
+/* Takes a tensor out; its bytes stay until its arena goes: with the weights, or, under HEFT_ARENA_SHARD, when the last
+ * tensor of its shard is taken out.
+ * Errors: NOT_FOUND.
+ * Thread rule: one thread. */
+HEFT_API heft_status heft_weights_remove(heft_weights *weights, const char *name, size_t name_len, heft_error *err);
+
+/* The bytes of a tensor in a buffer of their own, by a copy: one tensor that is kept does not pin its arena.
+ * Errors: NOT_FOUND, OUT_OF_MEMORY.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_weights_detach(const heft_weights *weights, const char *name, size_t name_len,
+                                         heft_buffer *out, heft_error *err);
+
+/* Whether a tensor is F8_E4M3; how many names end in ".k_scale".
+ * Thread rule: any thread. */
+HEFT_API bool heft_weights_has_fp8(const heft_weights *weights);
+HEFT_API uint64_t heft_weights_k_scales(const heft_weights *weights);
+
+/* A deferred tensor: located, not read. */
+typedef struct heft_deferred {
+    const char *name;
+    size_t name_len;
+    uint64_t id;
+    const char *path; /* of its file */
+    uint64_t offset;  /* of its first byte in the file */
+    uint64_t nbytes;
+    heft_dtype dtype;
+    uint32_t rank;
+    const uint64_t *shape;
+} heft_deferred;
+
+/* The deferred tensors, by (name without its last all-digit segment, that number): 2, 9, 10, 11.
+ * Errors: INVALID_ARGUMENT (out of range).
+ * Thread rule: any thread. */
+HEFT_API uint64_t heft_weights_deferred_count(const heft_weights *weights);
+HEFT_API heft_status heft_weights_deferred(const heft_weights *weights, uint64_t index, heft_deferred *out,
+                                           heft_error *err);
+
+/* Reads a deferred tensor now, by the engine and path of the load, after checking that the file is what it was.
+ * Errors: NOT_FOUND (no such deferred tensor), and as heft_load_run.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_weights_read_deferred(const heft_weights *weights, const char *name, size_t name_len,
+                                                heft_buffer *out, heft_error *err);
+
+/* ---- delivery while loading -------------------------------------------------------------------------------------- */
+
+/* Calls `deliver` for each tensor when its last byte is in: from worker threads, concurrently for different tensors, never
+ * twice for one. The bytes are valid during the call. Non-zero stops the load.
+ * Errors: CANCELLED (`deliver` returned non-zero), and as heft_load_run.
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_each(heft_load_plan *plan, int (*deliver)(void *ctx, const heft_loaded *tensor),
+                                    void *ctx, heft_load_stats *stats, heft_error *err);
+
+/* An iterator over a load that goes on meanwhile. One consumer thread. */
+typedef struct heft_load_iter heft_load_iter;
+
+/* Starts one. `ring_nbytes` 0: all bytes go to arenas, items stay valid until the iterator is freed (or longer, see
+ * heft_load_iter_take). Otherwise memory is bounded: items live in a ring of so many bytes (at least the largest tensor)
+ * and are valid until they are released, never reused before; when the ring is full the load waits.
+ * Errors: as heft_load_plan_admit (with the ring in place of the arenas); LIMIT (a tensor is larger than the ring: named),
+ * INVALID_ARGUMENT (order), OUT_OF_MEMORY.
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint64_t ring_nbytes,
+                                        heft_load_iter **out, heft_error *err);
+
+/* The next tensor, waiting for it; *out with name NULL at the end.
+ * Errors: as heft_load_run; after one the iterator can only be freed.
+ * Thread rule: one thread per iterator. */
+HEFT_API heft_status heft_load_iter_next(heft_load_iter *iter, heft_loaded *out, heft_error *err);
+
+/* Gives an item of a ring back, in any order. Without a ring it does nothing.
+ * Thread rule: one thread per iterator. */
+HEFT_API void heft_load_iter_release(heft_load_iter *iter, const heft_loaded *item);
+
+/* The tensors of an iterator without a ring as weights, which outlive it: waits for those that are not in yet. After it
+ * the iterator can only be freed.
+ * Errors: INVALID_ARGUMENT (there is a ring), and as heft_load_run.
+ * Thread rule: one thread per iterator. */
+HEFT_API heft_status heft_load_iter_take(heft_load_iter *iter, heft_weights **out, heft_error *err);
+
+/* Stops the workers, frees everything that was not taken; NULL does nothing. `stats` may be NULL.
+ * Thread rule: one thread per iterator. */
+HEFT_API void heft_load_iter_free(heft_load_iter *iter, heft_load_stats *stats);
+
+/* ---- arenas ------------------------------------------------------------------------------------------------------ */
+
+/* An arena to be given to several loads in turn. It grows to the largest of them and is free again when the weights that
+ * lie in it are gone; a load that finds it in use gets INVALID_ARGUMENT.
+ * Errors: OUT_OF_MEMORY.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_arena_new(heft_huge huge, const heft_allocator *allocator, heft_arena **out, heft_error *err);
+HEFT_API void heft_arena_unref(heft_arena *arena);
+
+/* Bytes that an arena holds, and of these bytes in huge pages (asks the system; HEFT_NONE: it does not say).
+ * Thread rule: when no load runs in it. */
+HEFT_API uint64_t heft_arena_nbytes(const heft_arena *arena);
+HEFT_API uint64_t heft_arena_huge_nbytes(const heft_arena *arena);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@
 
 heft_status heft__open_job_make(const heft_open_options *options, heft__open_job *job, heft_error *err) {
     memset(job, 0, sizeof *job);
+    job->started = heft__os_seconds();
     heft_status status = heft__options_copy(&job->options, sizeof job->options, options, "heft_open_options", err);
     if (status) return status;
     heft_open_options *o = &job->options;
@@ -37,6 +39,7 @@ static heft_status archive_finish(heft_status status, heft__resolution *resoluti
     if (status) return status;
     status = heft__open(resolution, job, out, err);
     heft__resolution_free(resolution);
+    if (status == HEFT_OK) (*out)->open_seconds = heft__os_seconds() - job->started;
     return status;
 }
 

@@ -52,6 +52,14 @@ uint32_t heft__os_usable_cpus(void);
 /* Lets this process open as many files as its hard limit allows. For programs: the limit is the process's own. */
 void heft__os_allow_files(void);
 
+/* ---- os_process.c ---- */
+/* Page faults of this process so far: without and with a read. 0 when unknown. */
+void heft__os_faults(uint64_t *minor, uint64_t *major);
+/* Takes the lock of that name of this user on this machine (a file in $XDG_RUNTIME_DIR, else /tmp), waiting for whoever has
+ * it: a number for heft__os_unlock, or -1 where no lock can be had. It goes with the process. */
+int heft__os_lock(const char *name);
+void heft__os_unlock(int lock);
+
 /* ---- os_terminal.c ---- */
 bool heft__os_is_terminal(int fd);
 uint32_t heft__os_terminal_width(int fd); /* columns, 80 when unknown */

@@ -153,6 +153,7 @@ struct heft_archive {
     uint32_t nfiles;
     heft__ref *tensors; /* visible ones by id, in order (file, entry); NULL: one file, all visible, id = entry */
     uint64_t ntensors;
+    double open_seconds;         /* that opening took */
     heft__hash_index index;      /* number = id */
     heft_pair *metadata;         /* merged; points into the listings, of one file it is the listing's own */
     uint64_t nmetadata, metadata_capacity;

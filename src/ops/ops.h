@@ -9,6 +9,7 @@
 typedef struct heft__open_job {
     heft_open_options options; /* copied; strings are the caller's, for the time of the call */
     heft_allocator alloc;
+    double started; /* heft__os_seconds */
     bool collect; /* check: put faults of the set into the report and go on */
 } heft__open_job;
 

@@ -3,38 +3,40 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "source/source_advise.h"
+#include "source/source_direct.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct run_job {
-    const heft_plan *plan;
-    uint8_t *const *slots;
-} run_job;
-
-enum { RUN_SCATTER, RUN_GATHER, RUN_NEST_SCATTER, RUN_NEST_GATHER, RUN_NEST_BITS, RUN_STEPS };
-
-static uint8_t *run_place(const run_job *job, const heft__plan_item *item) {
+static uint8_t *run_place(const heft__running *job, const heft__plan_item *item) {
     return job->slots[item->slot] + item->place;
 }
 
-static const heft__plan_item *run_item(const run_job *job, const heft__task *task) {
+static const heft__plan_item *run_item(const heft__running *job, const heft__task *task) {
     return &job->plan->items[job->plan->runs[task->block.run].first_item];
+}
+
+/* Of a request that ends at `end`, the bytes that must come: a direct one may reach beyond the end of the file. */
+static uint64_t run_needed(const heft__task *task, uint64_t end) {
+    uint64_t stop = task->block.offset + task->block.needed;
+    return (end < stop ? end : stop) - task->offset;
 }
 
 /* Plain items: a vector a piece. state: where the next request starts, and the item there. */
 static bool run_scatter(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
-    const run_job *job = ctx;
+    const heft__running *job = ctx;
     const heft__plan_run *run = &job->plan->runs[task->block.run];
     uint64_t end = task->block.offset + task->block.nbytes, *at = &task->state[0], *item = &task->state[1], n;
     if (*at == 0) {
         *at = task->block.offset;
         *item = heft__plan_item_at(job->plan, run, *at);
     }
+    if (*at >= task->block.offset + task->block.needed) return false;
     task->offset = *at;
     task->nvec = 0;
-    while (*at < end && task->nvec < HEFT__VEC_MAX) {
+    while (*at < end) {
         int64_t place;
         uint32_t slot;
         uint64_t next = *item;
@@ -48,19 +50,22 @@ static bool run_scatter(const void *ctx, heft__task *task, heft_status *status, 
         heft__vec *last = task->nvec ? &task->vec[task->nvec - 1] : NULL;
         if (last && base != task->dump && (uint8_t *)last->base + last->nbytes == base)
             last->nbytes += (size_t)n;
+        else if (task->nvec == HEFT__VEC_MAX)
+            break;
         else
             task->vec[task->nvec++] = (heft__vec){base, (size_t)n};
         *item = next;
         *at += n;
     }
     task->nbytes = *at - task->offset;
-    return task->nbytes > 0;
+    task->needed = run_needed(task, *at);
+    return true;
 }
 
 /* Plain items that are small: one request to scratch, then a copy a piece. state: whether it has been read. */
 static bool run_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
-    const run_job *job = ctx;
+    const heft__running *job = ctx;
     const heft__plan_run *run = &job->plan->runs[task->block.run];
     uint64_t at = task->block.offset, end = at + task->block.nbytes, n;
     if (task->state[0]++ == 0) {
@@ -68,6 +73,7 @@ static bool run_gather(const void *ctx, heft__task *task, heft_status *status, h
         task->nvec = 1;
         task->offset = at;
         task->nbytes = task->block.nbytes;
+        task->needed = task->block.needed;
         return true;
     }
     uint64_t item = heft__plan_item_at(job->plan, run, at);
@@ -83,7 +89,7 @@ static bool run_gather(const void *ctx, heft__task *task, heft_status *status, h
 /* A box straight to its places. state: units done. */
 static bool run_nest_scatter(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
-    const run_job *job = ctx;
+    const heft__running *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
     heft__box box;
@@ -97,10 +103,27 @@ static bool run_nest_scatter(const void *ctx, heft__task *task, heft_status *sta
     return true;
 }
 
-/* A box through scratch. state: requests done. */
+/* One request of a nest to `to`; a direct one is rounded out. Returns how far after `to` its first byte then lies. */
+static uint64_t run_nest_request(const heft__running *job, heft__task *task, const heft__plan_item *item, uint64_t src,
+                                 uint64_t span, uint8_t *to) {
+    const heft__plan_nest *nest = &job->plan->nests[item->nest];
+    uint64_t begin, end, first;
+    heft__nest_range(nest, item, src, span, &begin, &end);
+    first = begin;
+    task->needed = end;
+    if (task->direct) heft__plan_round(&job->plan->sources[item->source], &begin, &end);
+    task->offset = begin;
+    task->nbytes = end - begin;
+    task->needed -= begin;
+    task->vec[0] = (heft__vec){to, (size_t)task->nbytes};
+    task->nvec = 1;
+    return first - begin;
+}
+
+/* A box through scratch. state: requests done, and where the bytes of the last one start. */
 static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
-    const run_job *job = ctx;
+    const heft__running *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
     heft__box box;
@@ -109,10 +132,7 @@ static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *stat
         uint64_t src;
         int64_t dst;
         heft__nest_read(nest, &box, task->state[0], &src, &dst);
-        task->vec[0] = (heft__vec){task->scratch + task->state[0] * box.span, (size_t)box.span};
-        task->nvec = 1;
-        task->offset = item->offset + src;
-        task->nbytes = box.span;
+        task->state[1] = run_nest_request(job, task, item, src, box.span, task->scratch + task->state[0] * box.span);
         task->state[0]++;
         return true;
     }
@@ -121,57 +141,73 @@ static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *stat
         box.loops[d].src = step;
         step *= (int64_t)box.loops[d].count;
     }
-    heft__copy_loops(run_place(job, item) + box.dst, task->scratch, box.loops, nest->rank, (size_t)box.unit,
-                     nest->swap);
+    heft__copy_loops(run_place(job, item) + box.dst, task->scratch + task->state[1], box.loops, nest->rank,
+                     (size_t)box.unit, nest->swap);
     return false;
 }
 
-/* All boxes of a sub-byte nest, one after another: neighbours share bytes of the destination. state: boxes read. */
+/* All boxes of a sub-byte nest, one after another: neighbours share bytes of the destination. state: boxes read, and where
+ * the bytes of the last one start. */
 static bool run_nest_bits(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
-    const run_job *job = ctx;
+    const heft__running *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
     uint8_t *place = run_place(job, item);
     heft__box box;
     if (task->state[0] > 0) {
         heft__nest_box(job->plan, nest, task->state[0] - 1, &box);
-        heft__copy_bits(place, nest->dst_bit + box.dst, task->scratch, (nest->src_bit + (int64_t)box.src) % 8,
-                        box.loops, nest->rank, box.unit);
+        heft__copy_bits(place, nest->dst_bit + box.dst, task->scratch + task->state[1],
+                        (nest->src_bit + (int64_t)box.src) % 8, box.loops, nest->rank, box.unit);
     } else
         place[nest->kept - 1] = 0; /* bits behind the last element */
     if (task->state[0] == nest->nboxes) return false;
     heft__nest_box(job->plan, nest, task->state[0]++, &box);
-    uint64_t first = (uint64_t)nest->src_bit + box.src;
-    task->offset = item->offset + first / 8;
-    task->nbytes = (first + box.span + 7) / 8 - first / 8;
-    task->vec[0] = (heft__vec){task->scratch, (size_t)task->nbytes};
-    task->nvec = 1;
+    task->state[1] = run_nest_request(job, task, item, box.src, box.span, task->scratch);
     return true;
 }
 
-static const heft__step run_steps[RUN_STEPS] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather,
-                                                run_nest_bits};
+/* By heft__plan_step, PLAIN left out. */
+static const heft__step run_steps[] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather, run_nest_bits};
+
+/* Asks for the pages of blocks up to `ahead` beyond the one that begins now. Each is asked for once, by whoever comes. */
+static void run_ask(heft__running *run, uint64_t number) {
+    uint64_t next = atomic_load_explicit(&run->asked, memory_order_relaxed), end = number + 1 + run->ahead;
+    if (end > run->plan->sum.nblocks) end = run->plan->sum.nblocks;
+    while (next < end) {
+        uint64_t until = next + 1;
+        if (!atomic_compare_exchange_weak(&run->asked, &next, until)) continue;
+        heft__plan_block block;
+        heft__plan_block_at(run->plan, next, &block);
+        if (block.way == HEFT__PLAN_READ && block.nbytes)
+            heft__source_advise(run->plan->sources[block.channel].source, block.offset, block.nbytes,
+                                HEFT__ADVICE_WANTED);
+        next = until;
+    }
+}
 
 static void run_block(const void *ctx, uint64_t number, heft__block *out) {
-    const run_job *job = ctx;
-    const heft_plan *plan = job->plan;
-    heft__plan_locate(plan, number, &out->run, &out->part);
-    const heft__plan_run *run = &plan->runs[out->run];
-    const heft__plan_item *item = &plan->items[run->first_item];
-    out->channel = run->source;
-    if (item->nest != HEFT__PLAN_NONE) {
-        const heft__plan_nest *nest = &plan->nests[item->nest];
-        out->step = nest->bits ? RUN_NEST_BITS : nest->scatter ? RUN_NEST_SCATTER : RUN_NEST_GATHER;
-        return;
-    }
-    uint64_t end;
-    heft__plan_cut(plan, run, out->part, &out->offset, &end);
-    out->nbytes = end - out->offset;
-    out->step = run->kind == HEFT_RUN_VECTOR   ? RUN_SCATTER
-                : run->kind == HEFT_RUN_GATHER ? RUN_GATHER
-                                               : HEFT__STEP_NONE;
-    if (out->step == HEFT__STEP_NONE) out->dst = run_place(job, item) + (out->offset - run->offset);
+    const heft__running *job = ctx;
+    heft__plan_block block;
+    heft__plan_block_at(job->plan, number, &block);
+    *out = (heft__block){.channel = block.channel,
+                         .step = block.step == HEFT__PLAN_PLAIN ? HEFT__STEP_NONE : (uint32_t)block.step - 1,
+                         .kind = block.way == HEFT__PLAN_DIRECT  ? HEFT__BLOCK_DIRECT
+                                 : block.way == HEFT__PLAN_TOUCH ? HEFT__BLOCK_TOUCH
+                                                                 : HEFT__BLOCK_READ,
+                         .offset = block.offset,
+                         .nbytes = block.nbytes,
+                         .needed = block.needed,
+                         .run = block.run,
+                         .part = block.part};
+    if (block.step == HEFT__PLAN_PLAIN && block.way != HEFT__PLAN_TOUCH)
+        out->dst = job->slots[block.slot] + block.place;
+    if (job->ahead) run_ask((heft__running *)(uintptr_t)job, number);
+}
+
+static heft_status run_done(const void *ctx, uint64_t number, heft_error *err) {
+    const heft__running *job = ctx;
+    return job->done(job->done_ctx, number, err);
 }
 
 void heft__error_name(heft_error *err, const heft_archive *archive, uint64_t id) {
@@ -189,21 +225,17 @@ void heft__error_name(heft_error *err, const heft_archive *archive, uint64_t id)
 /* The first item of a source that needs bytes from `end` on, or NULL. Items are in file order, so their ends nearly
  * are. */
 static const heft__plan_item *run_first_beyond(const heft_plan *plan, uint32_t source, uint64_t end) {
-    for (uint64_t i = 0; i < plan->nitems; i++) {
-        const heft__plan_item *item = &plan->items[i];
-        if (item->source == source && item->offset + item->nbytes > end) return item;
-    }
+    const heft__plan_source *s = &plan->sources[source];
+    for (uint64_t i = s->first_item; i < s->first_item + s->nitems; i++)
+        if (plan->items[i].offset + plan->items[i].nbytes > end) return &plan->items[i];
     return NULL;
 }
 
 /* A source that changed since it was opened is not read. If it lost bytes that are wanted, that is what is said. */
 static heft_status run_verify(const heft_plan *plan, heft_error *err) {
-    uint32_t last = UINT32_MAX;
     heft_error found;
-    for (uint64_t r = 0; r < plan->nruns; r++) {
-        uint32_t number = plan->runs[r].source;
-        if (number == last) continue;
-        last = number;
+    for (uint32_t number = 0; number < plan->nsources; number++) {
+        if (plan->sources[number].nitems == 0) continue;
         heft_source *source = plan->sources[number].source;
         heft_status status = heft__source_verify(source, &found);
         if (status == HEFT_OK) continue;
@@ -225,43 +257,108 @@ static heft_status run_verify(const heft_plan *plan, heft_error *err) {
 
 /* From the byte that could not be read to the tensor that has it. */
 static void run_name_failure(const heft_plan *plan, const heft__engine_result *result, heft_error *err) {
-    uint64_t r, part;
-    if (!err || result->failed_block == HEFT_NONE) return;
-    heft__plan_locate(plan, result->failed_block, &r, &part);
-    const heft__plan_run *run = &plan->runs[r];
-    uint64_t item = run->nitems > 1 ? heft__plan_item_at(plan, run, result->failed_offset) : run->first_item;
-    heft__error_name(err, plan->sources[run->source].archive, plan->items[item].id);
+    if (!err || result->failed_block == HEFT_NONE || result->failed_offset == HEFT_NONE) return;
+    const heft__plan_item *item = &plan->items[heft__plan_blame(plan, result->failed_block, result->failed_offset)];
+    heft__error_name(err, plan->sources[item->source].archive, item->id);
+}
+
+/* ---- channels ---- */
+
+static heft_status run_open_direct(heft__channel *channel, const heft__plan_source *source, heft_error *err) {
+    heft_error refused;
+    channel->direct_align = source->direct_align;
+    heft_status status = heft__source_direct_open(source->source, &channel->direct_fd, &refused);
+    if (status == HEFT_OK) return HEFT_OK;
+    channel->direct_fd = -1;
+    if (status == HEFT_UNSUPPORTED) { /* the same ranges through the page cache */
+        atomic_store(&channel->fallback, refused.sys_errno ? refused.sys_errno : -1);
+        return HEFT_OK;
+    }
+    if (err) *err = refused;
+    return status;
+}
+
+static heft_status run_open_channels(heft__running *run, heft_error *err) {
+    const heft_plan *plan = run->plan;
+    uint64_t nbytes = (plan->nsources + plan->nmappings) * sizeof *run->channels;
+    run->nchannels = (uint32_t)(plan->nsources + plan->nmappings);
+    run->channels = heft__alloc_zero(&plan->alloc, nbytes);
+    if (!run->channels) return heft__fail_memory(err, nbytes);
+    heft_status status = HEFT_OK;
+    for (uint32_t i = 0; i < run->nchannels; i++) run->channels[i].direct_fd = -1;
+    for (uint32_t i = 0; i < plan->nsources && status == HEFT_OK; i++) {
+        heft__channel *channel = &run->channels[i];
+        const heft__plan_source *source = &plan->sources[i];
+        channel->source = source->source;
+        channel->drop = run->drop && source->source->fd >= 0;
+        if (source->path == HEFT_PATH_DIRECT && source->nruns) status = run_open_direct(channel, source, err);
+    }
+    for (uint32_t i = 0; i < plan->nmappings; i++) {
+        heft__channel *channel = &run->channels[plan->nsources + i];
+        channel->source = plan->sources[plan->mappings[i].source].source;
+        channel->mapping = run->mappings[i];
+    }
+    return status;
+}
+
+void heft__run_free(heft__running *run) {
+    if (!run->channels) return;
+    for (uint32_t i = 0; i < run->nchannels; i++)
+        if (run->channels[i].direct_fd >= 0) heft__source_direct_close(run->channels[i].direct_fd);
+    heft__free(&run->plan->alloc, run->channels, run->nchannels * sizeof *run->channels);
+    run->channels = NULL;
+}
+
+/* ---- at work ---- */
+
+heft_status heft__run_open(heft__running *run, heft_error *err) {
+    const heft_plan *plan = run->plan;
+    heft_status status = run_verify(plan, err);
+    if (status == HEFT_OK) status = run_open_channels(run, err);
+    atomic_init(&run->asked, 0);
+    run->job = (heft__engine_job){.nblocks = plan->sum.nblocks,
+                                  .total_nbytes = plan->sum.requested_nbytes,
+                                  .block = run_block,
+                                  .done = run->done ? run_done : NULL,
+                                  .steps = plan->has_vectors ? run_steps : NULL,
+                                  .ctx = run,
+                                  .channels = run->channels,
+                                  .nchannels = run->nchannels,
+                                  .scratch_nbytes = (plan->scratch_nbytes + 4095) / 4096 * 4096, /* the dump lies behind it */
+                                  .dump_nbytes = plan->dump_nbytes,
+                                  .workers = plan->workers,
+                                  .alloc = plan->alloc,
+                                  .progress = run->progress,
+                                  .progress_ctx = run->progress_ctx,
+                                  .progress_seconds = 0.05,
+                                  .collect = run->collect};
+    if (status == HEFT_OK) status = run->kind->open(&run->job, &run->engine, err);
+    if (status != HEFT_OK) heft__run_free(run);
+    return status;
+}
+
+heft_status heft__run_close(heft__running *run, heft__engine_result *result, heft_error *err) {
+    heft_status status = run->kind->close(run->engine, result, err);
+    run->engine = NULL;
+    if (status == HEFT_OK && run->strict) return run_verify(run->plan, err);
+    if (status != HEFT_OK) run_name_failure(run->plan, result, err);
+    return status;
 }
 
 heft_status heft__run(const heft_plan *plan, uint8_t *const *slots, heft_read_stats *stats, heft_error *err) {
-    run_job job = {plan, slots};
     heft__engine_result result = {.failed_block = HEFT_NONE};
-    heft_status status = run_verify(plan, err);
-    uint64_t nbytes = plan->nsources * sizeof(heft__channel);
-    heft__channel *channels = status == HEFT_OK ? heft__alloc_zero(&plan->alloc, nbytes) : NULL;
-    if (status == HEFT_OK && !channels) status = heft__fail_memory(err, nbytes);
-    if (channels) {
-        for (uint64_t i = 0; i < plan->nsources; i++) {
-            channels[i].source = plan->sources[i].source;
-            channels[i].direct_fd = -1;
-        }
-        heft__engine_job engine_job = {.nblocks = plan->sum.nblocks,
-                                       .total_nbytes = plan->sum.requested_nbytes,
-                                       .block = run_block,
-                                       .steps = plan->has_vectors ? run_steps : NULL,
-                                       .ctx = &job,
-                                       .channels = channels,
-                                       .nchannels = (uint32_t)plan->nsources,
-                                       .scratch_nbytes = plan->scratch_nbytes,
-                                       .dump_nbytes = plan->dump_nbytes,
-                                       .workers = plan->workers,
-                                       .alloc = plan->alloc,
-                                       .progress = plan->options.progress,
-                                       .progress_ctx = plan->options.progress_ctx,
-                                       .progress_seconds = 0.05};
-        status = heft__engine_run(&heft__engine_pool, &engine_job, &result, err);
-        if (status != HEFT_OK) run_name_failure(plan, &result, err);
-        heft__free(&plan->alloc, channels, nbytes);
+    heft__running run = {.plan = plan,
+                     .slots = slots,
+                     .kind = &heft__engine_pool,
+                     .progress = plan->options.progress,
+                     .progress_ctx = plan->options.progress_ctx};
+    heft_status status = heft__run_open(&run, err);
+    if (status == HEFT_OK) {
+        status = run.kind->submit(run.engine, HEFT__LANE_WANTED, 0, plan->sum.nblocks, err);
+        if (status == HEFT_OK) run.kind->reap(run.engine, NULL, 0);
+        heft_status closed = heft__run_close(&run, &result, status == HEFT_OK ? err : NULL);
+        if (status == HEFT_OK) status = closed;
+        heft__run_free(&run);
     }
     if (!stats) return status;
     *stats = (heft_read_stats){.requested_nbytes = result.counters.nbytes,

@@ -258,6 +258,7 @@ heft_status heft__plan_choose(heft_plan *plan, const heft__source_facts *facts, 
     plan->align = wishes->align;
     plan->arena_scope = wishes->arena_scope;
     plan->ring = wishes->ring_nbytes;
+    plan->ring_single = wishes->ring_single;
     if (wishes->page_nbytes) plan->page = wishes->page_nbytes;
     plan->cap = wishes->direct_io_tensor_cap ? wishes->direct_io_tensor_cap : HEFT__PLAN_CAP;
     plan->edges = plan->spill = 0;

@@ -172,6 +172,7 @@ typedef struct coalesce_walk {
 static bool coalesce_joins(const heft_plan *plan, uint64_t i, const heft__plan_run *run, coalesce_limit *limit) {
     uint64_t gap = coalesce_gap(plan, i);
     if (gap == COALESCE_NEVER || gap > limit->size) return false;
+    if (plan->ring_single) return false;
     if (plan->ring) { /* a run is what a ring hands out */
         const heft__plan_item *item = &plan->items[i];
         uint64_t most = plan->ring / 4 < HEFT__PLAN_RING_RUN ? plan->ring / 4 : HEFT__PLAN_RING_RUN;

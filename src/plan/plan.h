@@ -155,6 +155,7 @@ struct heft_plan {
     uint64_t page;             /* of mappings */
     heft_arena_scope arena_scope;
     uint64_t ring;             /* not 0: each run is an arena of its own */
+    bool ring_single;          /* ... and has one tensor */
     heft__plan_source *sources;
     uint64_t nsources, sources_capacity;
     heft__plan_item *items; /* by (source, offset) once finished */
@@ -254,6 +255,7 @@ typedef struct heft__plan_wishes {
     uint64_t align;                /* 0, or a power of two up to 4,096 */
     uint64_t direct_io_tensor_cap; /* 0: HEFT__PLAN_CAP; HEFT_NONE: no cap */
     uint64_t ring_nbytes;          /* not 0: memory comes from a ring, run by run; arena_scope is ignored */
+    bool ring_single;              /* of a ring: each run is one tensor, since they are wanted in another order */
     uint64_t page_nbytes;
     uint32_t cpus;                 /* usable; default of workers. 0: default_workers of the request */
 } heft__plan_wishes;

@@ -1,0 +1,46 @@
+/* ops: a load at work: memory, mappings, the run, what it tells. */
+#ifndef HEFT_OPS_LOAD_RUN_H
+#define HEFT_OPS_LOAD_RUN_H
+
+#include "ops/load.h"
+#include "ops/run.h"
+
+/* A load at work. Zero but for `load` and `plan` before heft__load_begin. */
+typedef struct heft__load_work {
+    heft_load_plan *load;
+    const heft_plan *plan;      /* the load's own, or a ring's */
+    heft_weights *weights;      /* what will come out; holds arenas and mappings */
+    uint8_t **slots;            /* by arena of the plan */
+    heft__mapping **mappings;   /* by mapping of the plan; each is held by `weights` */
+    heft_arena *ring;           /* of a ring: its memory, which the iterator holds */
+    heft__running run;
+    heft_footprint memory;      /* as it was admitted */
+    heft_load_stats stats;
+    double started, read_started;
+    uint64_t minor_faults, major_faults;
+} heft__load_work;
+
+/* Admits; unless there is a `ring`, which gives the memory, makes the weights without their data, allocates and maps; opens
+ * the run. The caller has set what it wants of `run` (done, collect). On failure everything is given back but `stats`. */
+heft_status heft__load_begin(heft__load_work *work, bool ring, heft_error *err);
+/* Submits all blocks unless `status` is a failure, waits, and ends the run. Returns the first failure. */
+heft_status heft__load_go(heft__load_work *work, heft_status status, heft_error *err);
+/* Ends the run: OK, and the caller goes on with heft__load_finish; or the failure. */
+heft_status heft__load_end(heft__load_work *work, heft_error *err);
+/* Fills `data` of the weights: all kept tensors are there. */
+heft_status heft__load_publish(heft__load_work *work, heft_error *err);
+/* Frees what is left; weights too unless they were taken (set to NULL). */
+void heft__load_release(heft__load_work *work);
+/* Copies to the caller's struct, minding its struct_size; NULL does nothing. */
+void heft__load_tell(const heft__load_work *work, heft_load_stats *out);
+
+/* What is known of a tensor that lies at `data`. */
+void heft__load_describe(const heft_load_plan *load, uint64_t id, uint8_t *data, heft_loaded *out);
+
+/* Where an item lies. */
+static inline uint8_t *heft__load_item_data(const heft__load_work *work, const heft__plan_item *item) {
+    if (item->mapped) return (uint8_t *)(uintptr_t)work->mappings[item->slot]->data + item->place;
+    return work->slots[item->slot] + item->place;
+}
+
+#endif
