@@ -266,18 +266,18 @@ static uint64_t limits_memory_of(const limits_group *group, const char **name) {
     return limit > held ? limit - held : 0;
 }
 
-/* What one of the process's own limits leaves. Where the present use cannot be known the limit itself is the bound. */
-static uint64_t limits_own(int which, const char *use, uint64_t reserved) {
-    struct rlimit limit;
+/* What a limit of the process itself leaves. Where the present use cannot be known the limit itself is the bound. */
+static uint64_t limits_own(const struct rlimit *limit, const char *use, uint64_t reserved) {
     uint64_t kib = 0, used = 0;
-    if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return HEFT_NONE;
+    if (limit->rlim_cur == RLIM_INFINITY) return HEFT_NONE;
     if (limits_field("/proc/self/status", use, &kib) && !heft__mul_u64(kib, 1024, &used)) used = UINT64_MAX;
     if (!heft__add_u64(used, reserved, &used)) used = UINT64_MAX;
-    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+    return limit->rlim_cur > used ? limit->rlim_cur - used : 0;
 }
 
 void heft__os_free_memory(uint32_t threads, heft__os_memory *out) {
-    uint64_t kib;
+    uint64_t kib, stacks = (uint64_t)threads * HEFT__THREAD_STACK;
+    struct rlimit own;
     limits_group group;
     *out = (heft__os_memory){.nbytes = HEFT_NONE, .origin = "unknown"};
     if (limits_field("/proc/meminfo", "MemAvailable", &kib) && kib <= UINT64_MAX >> 10)
@@ -289,10 +289,10 @@ void heft__os_free_memory(uint32_t threads, heft__os_memory *out) {
             limits_least(out, here, group.v1 ? "cgroup v1" : "cgroup v2", group.path, name);
         } while (limits_up(&group));
     }
-#if defined(RLIMIT_AS)
-    limits_least(out, limits_own(RLIMIT_AS, "VmSize", (uint64_t)threads * HEFT__THREAD_STACK), "RLIMIT_AS", NULL, NULL);
-#endif
-    limits_least(out, limits_own(RLIMIT_DATA, "VmData", (uint64_t)threads * HEFT__THREAD_STACK), "RLIMIT_DATA", NULL, NULL);
+    if (getrlimit(RLIMIT_AS, &own) == 0)
+        limits_least(out, limits_own(&own, "VmSize", stacks), "RLIMIT_AS", NULL, NULL);
+    if (getrlimit(RLIMIT_DATA, &own) == 0)
+        limits_least(out, limits_own(&own, "VmData", stacks), "RLIMIT_DATA", NULL, NULL);
 }
 
 /* ---- CPUs ---- */

@@ -58,8 +58,8 @@ typedef struct heft__extent {
 } heft__extent;
 
 /* The facts of an open source. The extents are what will be read of it, sorted by offset; what lies past the end of the
- * source counts as not there. None: residency is not asked for. Takes below 1 ms whatever the number of bytes, beyond one
- * pass over the extents. Any thread. */
+ * source counts as not there. None: residency is not asked for. Takes below 1 ms whatever the number of bytes, beyond two
+ * passes over the extents. Any thread. */
 void heft__facts_source(heft_source *source, const heft__extent *extents, uint64_t nextents, heft__source_facts *out);
 
 /* "local", "memory", "network", "user-space", "stacked", "unknown". */
@@ -105,7 +105,7 @@ typedef struct heft__facts_sys {
     bool (*may_mincore)(int fd);
     bool (*thp_disabled)(void);
 } heft__facts_sys;
-#define HEFT__MINCORE_MOST (UINT64_C(256) << 10)
+#define HEFT__MINCORE_MOST (UINT64_C(128) << 10)
 
 const heft__facts_sys *heft__facts_sys_get(void);
 void heft__facts_sys_replace(const heft__facts_sys *sys); /* NULL: the real ones */

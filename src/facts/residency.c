@@ -5,10 +5,11 @@
 
 #include <errno.h>
 
-enum { RESIDENCY_SAMPLES = 64 };
-#define RESIDENCY_GAP (UINT64_C(64) << 10)         /* read ahead crosses it anyway */
-#define RESIDENCY_EXACT_MOST (UINT64_C(2) << 30)   /* the kernel walks about this much in half a millisecond */
-#define RESIDENCY_WINDOW (RESIDENCY_EXACT_MOST / RESIDENCY_SAMPLES)
+/* cachestat and mincore walk pages, at up to 20 ns each; of large folios cachestat needs one step. A call costs below a
+ * microsecond, one that maps three. */
+enum { RESIDENCY_CALLS = 256, RESIDENCY_SAMPLES = 64 };
+#define RESIDENCY_WALK (UINT64_C(64) << 20)  /* bytes in all */
+#define RESIDENCY_GAP (UINT64_C(64) << 10)   /* between extents: read ahead crosses it anyway */
 
 /* One answer about a range: pages of it, of them in the cache, of them unclean. */
 typedef struct residency_answer {
@@ -74,7 +75,7 @@ static bool residency_run(residency_walk *walk, heft__extent *run) {
 
 /* ---- asking ---- */
 
-/* whole * part / of without overflow; of is a number of pages of a window. */
+/* whole * part / of without overflow, for of < 2^32. */
 static uint64_t residency_share(uint64_t whole, uint64_t part, uint64_t of) {
     if (part > of) part = of;
     return whole / of * part + whole % of * part / of;
@@ -96,25 +97,34 @@ static int residency_exact(const heft__facts_sys *sys, residency_walk walk, heft
     return 0;
 }
 
+/* A number below 2^32 out of a seed, another one for each i. */
+static uint64_t residency_lot(uint64_t seed, uint64_t i) {
+    return ((seed ^ i) * UINT64_C(0x9E3779B97F4A7C15)) >> 32;
+}
+
 /* Byte `i` of `n` equal parts of `total`. */
 static uint64_t residency_place(uint64_t total, uint64_t i, uint64_t n) {
     return total / n * i + total % n * i / n;
 }
 
-/* Cuts all that is asked for into equal parts, and lets a window of at most `most` bytes in the middle of each speak for
- * it; a window ends with its run. */
-static int residency_spread(const heft__facts_sys *sys, residency_walk walk, residency_probe probe, uint64_t most,
-                            heft__residency *out) {
-    uint64_t total = out->asked_nbytes, n = total < RESIDENCY_SAMPLES ? total : RESIDENCY_SAMPLES, before = 0, i = 0;
+/* Cuts all that is asked for into n equal parts, and lets a window of at most `most` bytes of each speak for it; a window ends
+ * with its run. Where in its part a window lies is drawn by lot: a read that does not wait brings a page in all the same, and
+ * whoever asked at the same places again would find them hot. */
+static int residency_spread(const heft__facts_sys *sys, residency_walk walk, residency_probe probe, uint64_t n,
+                            uint64_t most, heft__residency *out) {
+    uint64_t total = out->asked_nbytes, before = 0, i = 0, lot;
     heft__extent run;
     residency_answer answer;
+    if (n > total) n = total;
+    heft__os_random(&lot, sizeof lot);
     while (i < n && residency_run(&walk, &run)) {
         for (; i < n; i++) {
             uint64_t begin = residency_place(total, i, n), part = residency_place(total, i + 1, n) - begin;
-            uint64_t window = part < most ? part : most, middle = begin + (part - window) / 2 - before;
-            if (middle >= run.nbytes) break;
-            if (window > run.nbytes - middle) window = run.nbytes - middle;
-            int code = probe(sys, walk.source->fd, (heft__extent){run.offset + middle, window}, &answer);
+            uint64_t window = part < most ? part : most;
+            uint64_t at = begin + residency_share(part - window, residency_lot(lot, i), UINT32_MAX) - before;
+            if (at >= run.nbytes) break;
+            if (window > run.nbytes - at) window = run.nbytes - at;
+            int code = probe(sys, walk.source->fd, (heft__extent){run.offset + at, window}, &answer);
             if (code != 0) return code;
             residency_count(out, part, &answer);
         }
@@ -139,14 +149,17 @@ void heft__residency_ask(const heft__facts_sys *sys, const heft_source *source, 
     for (heft__extent run; residency_run(&count, &run); nruns++) out->asked_nbytes += run.nbytes;
     if (nruns == 0) return;
     residency_begin(out, HEFT__RESIDENCY_CACHESTAT);
-    bool exact = nruns <= RESIDENCY_SAMPLES && out->asked_nbytes <= RESIDENCY_EXACT_MOST;
-    if ((exact ? residency_exact(sys, walk, out)
-               : residency_spread(sys, walk, residency_cachestat, RESIDENCY_WINDOW, out)) == 0)
-        return;
+    bool exact = nruns <= RESIDENCY_CALLS && out->asked_nbytes <= RESIDENCY_WALK;
+    uint64_t window = RESIDENCY_WALK / RESIDENCY_CALLS;
+    int code = exact ? residency_exact(sys, walk, out)
+                     : residency_spread(sys, walk, residency_cachestat, RESIDENCY_CALLS, window, out);
+    if (code == 0) return;
     residency_begin(out, HEFT__RESIDENCY_NOWAIT);
-    if (residency_spread(sys, walk, residency_nowait, 1, out) == 0) return;
+    if (residency_spread(sys, walk, residency_nowait, RESIDENCY_SAMPLES, 1, out) == 0) return;
     residency_begin(out, HEFT__RESIDENCY_MINCORE);
-    if (sys->may_mincore(source->fd) && residency_spread(sys, walk, residency_mincore, HEFT__MINCORE_MOST, out) == 0) return;
+    if (sys->may_mincore(source->fd) &&
+        residency_spread(sys, walk, residency_mincore, RESIDENCY_SAMPLES, HEFT__MINCORE_MOST, out) == 0)
+        return;
     residency_begin(out, HEFT__RESIDENCY_NONE);
     out->known = false;
 }

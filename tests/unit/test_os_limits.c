@@ -2,8 +2,11 @@
 #include "helper_files.h"
 
 #include "base/os.h"
+#include "base/parallel.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static heft__os_traits traits;
 
@@ -91,6 +94,7 @@ static void unknown_is_said(void **state) {
     (void)state;
     pretend("nowhere");
     assert_true(free_memory() == HEFT_NONE);
+    assert_string_equal(memory.origin, "unknown");
     assert_true(heft__os_usable_cpus() >= 1);
     test_mkdir("odd");
     put("odd", "proc/meminfo", "MemTotal: 5 kB\nMemAvailable: many\n");
@@ -111,17 +115,24 @@ static void version_2_takes_the_tightest_level(void **state) {
         "22 1 0:20 / /proc rw - proc proc rw\n30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 master:1 - cgroup2 cgroup2 rw\n");
     pretend("v2");
     assert_true(free_memory() == AVAILABLE); /* the folder of the group is missing: only the mount point */
+    assert_string_equal(memory.origin, "MemAvailable");
+    put("v2", "sys/fs/cgroup/memory.max", "7000000\n"); /* a container's root has a limit of its own */
+    put("v2", "sys/fs/cgroup/memory.current", "1000000\n");
+    assert_int_equal(free_memory(), 6000000);
+    assert_string_equal(memory.origin, "cgroup v2 /sys/fs/cgroup memory.max");
     put("v2", "sys/fs/cgroup/user.slice/job/memory.max", "max\n");
     put("v2", "sys/fs/cgroup/user.slice/job/memory.current", "100\n");
-    assert_true(free_memory() == AVAILABLE);
+    assert_int_equal(free_memory(), 6000000);
     put("v2", "sys/fs/cgroup/user.slice/memory.max", "1000000\n");
     put("v2", "sys/fs/cgroup/user.slice/memory.current", "900000\n");
     assert_int_equal(free_memory(), 100000);
     put("v2", "sys/fs/cgroup/user.slice/memory.stat",
         "anon 5\nfile 700000\ninactive_file 300000\nactive_file 200000\ninactive_anon 9\n");
     assert_int_equal(free_memory(), 600000);
+    assert_string_equal(memory.origin, "cgroup v2 /sys/fs/cgroup/user.slice memory.max");
     put("v2", "sys/fs/cgroup/user.slice/job/memory.high", "50100\n");
     assert_int_equal(free_memory(), 50000);
+    assert_string_equal(memory.origin, "cgroup v2 /sys/fs/cgroup/user.slice/job memory.high");
     put("v2", "sys/fs/cgroup/user.slice/job/memory.current", "60000\n");
     assert_int_equal(free_memory(), 0); /* above its limit, not below zero */
     put("v2", "sys/fs/cgroup/user.slice/job/memory.stat", "inactive_file 18446744073709551615\nactive_file 5\n");
@@ -146,6 +157,12 @@ static void version_1_and_hybrid(void **state) {
     put("v1", "sys/fs/cg roup/memory/memory.stat",
         "cache 3000\ninactive_file 1\ntotal_inactive_file 200\ntotal_active_file 300\n");
     assert_int_equal(free_memory(), 1500);
+    assert_string_equal(memory.origin, "cgroup v1 /sys/fs/cg roup/memory memory.limit_in_bytes");
+    put("v1", "sys/fs/cg roup/memory/memory.limit_in_bytes", "4611686018427387904\n"); /* 2^62: none */
+    assert_true(free_memory() == AVAILABLE);
+    put("v1", "sys/fs/cg roup/memory/memory.limit_in_bytes", "4611686018427387903\n");
+    put("v1", "proc/meminfo", "");
+    assert_int_equal(free_memory(), (UINT64_C(1) << 62) - 1 - 3500);
 
     uint32_t cpus = heft__os_usable_cpus();
     put("v1", "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
@@ -153,6 +170,126 @@ static void version_1_and_hybrid(void **state) {
     assert_int_equal(heft__os_usable_cpus(), cpus);
     put("v1", "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n");
     assert_int_equal(heft__os_usable_cpus(), 1);
+}
+
+/* The group's folder lies outside of what is mounted here, or under a mount of another name. */
+static void roots_of_mounts(void **state) {
+    (void)state;
+    put("roots", "proc/self/mountinfo",
+        "30 25 0:26 /kube/pod /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 25 0:26 / /elsewhere rw - cgroup2 cgroup2 rw\n");
+    put("roots", "sys/fs/cgroup/memory.max", "1000\n");
+    put("roots", "sys/fs/cgroup/memory.current", "100\n");
+    put("roots", "sys/fs/cgroup/c/memory.max", "500\n");
+    put("roots", "sys/fs/cgroup/c/memory.current", "100\n");
+    pretend("roots");
+    static const struct {
+        const char *group;
+        uint64_t left;
+    } rows[] = {{"/kube/pod/c", 400}, {"/kube/pod", 900},      {"/kube/pod/", 900},     {"/kube/podx/c", 900},
+                {"/", 900},           {"/kube/pod/gone", 900}, {"/kube/pod/c/gone", 900}, {"", 900}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "0::%s\n", rows[i].group);
+        put("roots", "proc/self/cgroup", line);
+        assert_int_equal(free_memory(), rows[i].left);
+    }
+    put("roots", "proc/self/cgroup", "0::/kube/pod/c\n");
+    put("roots", "sys/fs/cgroup/c/memory.current", "many\n"); /* a limit without a use says nothing */
+    assert_int_equal(free_memory(), 900);
+    put("roots", "sys/fs/cgroup/memory.max", "0\n");
+    put("roots", "sys/fs/cgroup/memory.current", "0\n");
+    assert_int_equal(free_memory(), 0);
+}
+
+static void a_long_path_is_cut_in_the_origin(void **state) {
+    (void)state;
+    char group[700], line[720], name[900], expected[64] = "cgroup v2 /sys/fs/cgroup/aaaa";
+    memset(group, 'a', sizeof group);
+    for (size_t i = 0; i < sizeof group; i += 100) group[i] = '/';
+    group[sizeof group - 1] = 0;
+    snprintf(line, sizeof line, "0::%s\n", group);
+    put("long", "proc/self/cgroup", line);
+    put("long", "proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    char root[32] = "long/sys/fs/cgroup";
+    snprintf(name, sizeof name, "%s%s/memory.max", root, group);
+    test_write(name, "9\n", 2);
+    snprintf(name, sizeof name, "%s%s/memory.current", root, group);
+    test_write(name, "1\n", 2);
+    pretend("long");
+    assert_int_equal(free_memory(), 8);
+    assert_memory_equal(memory.origin, expected, strlen(expected));
+    assert_in_range(strlen(memory.origin), 300, sizeof memory.origin - 1);
+    assert_string_equal(memory.origin + strlen(memory.origin) - 3, "\xE2\x80\xA6");
+}
+
+/* Runs in a child: limits do not go up again. */
+static int own_limits(int which, const char *name, const char *use) {
+    const uint64_t limit = UINT64_C(1) << 46; /* above what sanitizers take */
+    struct rlimit now = {.rlim_cur = limit, .rlim_max = limit};
+    char text[128];
+    if (free_memory() != HEFT_NONE) return 1;
+    if (setrlimit(which, &now) != 0) return 2;
+    if (free_memory() != limit || strcmp(memory.origin, name) != 0) return 3;
+    snprintf(text, sizeof text, "Name: x\nVmPeak:  9 kB\n%s:\t    4096 kB\n", use);
+    put("own", "proc/self/status", text);
+    pretend("own");
+    if (free_memory() != limit - (4096u << 10) || strcmp(memory.origin, name) != 0) return 4;
+    heft__os_free_memory(10, &memory); /* the stacks of threads to come */
+    if (memory.nbytes != limit - (4096u << 10) - 10 * HEFT__THREAD_STACK) return 5;
+    snprintf(text, sizeof text, "%s: 18446744073709551615 kB\n", use);
+    put("own", "proc/self/status", text);
+    if (free_memory() != 0) return 6;
+    put("own", "proc/meminfo", "MemAvailable: 1 kB\n");
+    snprintf(text, sizeof text, "%s: 1 kB\n", use);
+    put("own", "proc/self/status", text);
+    if (free_memory() != 1024 || strcmp(memory.origin, "MemAvailable") != 0) return 7;
+    return 0;
+}
+
+static void limits_of_the_process(void **state) {
+    (void)state;
+    static const struct {
+        int which;
+        const char *name, *use;
+    } rows[] = {{RLIMIT_AS, "RLIMIT_AS", "VmSize"}, {RLIMIT_DATA, "RLIMIT_DATA", "VmData"}};
+    struct rlimit as, data;
+    getrlimit(RLIMIT_AS, &as);
+    getrlimit(RLIMIT_DATA, &data);
+    if (sizeof(void *) < 8 || as.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY) {
+        printf("left out: this process is limited already\n");
+        return;
+    }
+    test_mkdir("own/proc/self");
+    pretend("own");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fflush(NULL);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) _exit(own_limits(rows[i].which, rows[i].name, rows[i].use));
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        remove(test_path("own/proc/meminfo"));
+        remove(test_path("own/proc/self/status"));
+    }
+}
+
+static void first_lines(void **state) {
+    (void)state;
+    char line[8];
+    put("lines", "a", "123456789\n");
+    put("lines", "b", "ab\ncd\n");
+    put("lines", "c", "");
+    pretend("lines");
+    assert_true(heft__os_first_line("/a", line, sizeof line));
+    assert_string_equal(line, "1234567");
+    assert_true(heft__os_first_line("/b", line, sizeof line));
+    assert_string_equal(line, "ab");
+    assert_false(heft__os_first_line("/c", line, sizeof line));
+    assert_string_equal(line, "");
+    assert_false(heft__os_first_line("/d", line, sizeof line));
+    assert_string_equal(line, "");
 }
 
 static void cpu_quotas(void **state) {
@@ -197,6 +334,10 @@ int main(void) {
         cmocka_unit_test_teardown(unknown_is_said, restore),
         cmocka_unit_test_teardown(version_2_takes_the_tightest_level, restore),
         cmocka_unit_test_teardown(version_1_and_hybrid, restore),
+        cmocka_unit_test_teardown(roots_of_mounts, restore),
+        cmocka_unit_test_teardown(a_long_path_is_cut_in_the_origin, restore),
+        cmocka_unit_test_teardown(limits_of_the_process, restore),
+        cmocka_unit_test_teardown(first_lines, restore),
         cmocka_unit_test_teardown(cpu_quotas, restore),
         cmocka_unit_test(as_many_files_as_the_hard_limit_allows),
     };
