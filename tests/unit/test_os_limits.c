@@ -228,7 +228,7 @@ static int own_limits(int which, const char *name, const char *use) {
     struct rlimit now = {.rlim_cur = limit, .rlim_max = limit};
     char text[128];
     if (free_memory() != HEFT_NONE) return 1;
-    if (setrlimit(which, &now) != 0) return 2;
+    if ((which == RLIMIT_AS ? setrlimit(RLIMIT_AS, &now) : setrlimit(RLIMIT_DATA, &now)) != 0) return 2;
     if (free_memory() != limit || strcmp(memory.origin, name) != 0) return 3;
     snprintf(text, sizeof text, "Name: x\nVmPeak:  9 kB\n%s:\t    4096 kB\n", use);
     put("own", "proc/self/status", text);
