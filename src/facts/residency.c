@@ -97,9 +97,13 @@ static int residency_exact(const heft__facts_sys *sys, residency_walk walk, heft
     return 0;
 }
 
-/* A number below 2^32 out of a seed, another one for each i. */
+/* A number below 2^32 out of a seed, another one for each i, mixed well enough that lots of two seeds have nothing in common
+ * (the finalizer of MurmurHash3). */
 static uint64_t residency_lot(uint64_t seed, uint64_t i) {
-    return ((seed ^ i) * UINT64_C(0x9E3779B97F4A7C15)) >> 32;
+    uint64_t x = seed + i;
+    x = (x ^ x >> 33) * UINT64_C(0xFF51AFD7ED558CCD);
+    x = (x ^ x >> 33) * UINT64_C(0xC4CEB9FE1A85EC53);
+    return x >> 32;
 }
 
 /* Byte `i` of `n` equal parts of `total`. */

