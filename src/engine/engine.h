@@ -79,7 +79,7 @@ typedef struct heft__engine_job {
     uint32_t nchannels;
     uint64_t scratch_nbytes, dump_nbytes; /* of each worker; 0: no step needs them */
     uint32_t workers;
-    uint32_t depth;          /* requests in flight of an engine that has no workers (io_uring); 0: its own default */
+    uint32_t depth;          /* blocks in flight of io_uring, which has one worker; 0: its own default, 8. Each has scratch */
     heft_allocator alloc;
     const heft_allocator *scratch_alloc; /* of scratch and dump; NULL: `alloc`. A device's host_alloc, where it has one */
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* may be NULL */
@@ -125,8 +125,8 @@ typedef struct heft__engine_kind {
 
 /* engine_pool.c: threads that call read_at and preadv. Works with every source on every system. */
 extern const heft__engine_kind heft__engine_pool;
-/* engine_uring.c, or its twin engine_uring_none.c: one thread that keeps requests in flight; sources without a descriptor,
- * vectors and steps it reads like the pool does. */
+/* engine_uring.c, or its twin engine_uring_none.c: io_uring. The one thread, which reaps, keeps requests in flight, and runs
+ * steps and `done`; sources without a descriptor it reads like the pool. */
 extern const heft__engine_kind heft__engine_uring;
 
 /* engine.c: all blocks of a job, to their end. */

@@ -10,9 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* linux/fs.h, 6.14 */
-#define DIRECT_DONTCACHE 0x80
-
 bool heft__source_refused(int code) {
     return code == EINVAL || code == EOPNOTSUPP || code == ENOSYS;
 }
@@ -75,35 +72,36 @@ void heft__source_direct_close(int fd) {
     if (fd >= 0) close(fd);
 }
 
-/* The vectors of one call: those that fit HEFT__READ_MAX, at least one. *length: of the only one, cut to that. */
-static size_t direct_vectors(const heft__vec *vec, size_t nvec, size_t *length) {
-    uint64_t total = 0;
+size_t heft__source_vectors(const heft_source *source, uint64_t offset, bool direct, const heft__vec *vec, size_t nvec,
+                            heft__vec *first) {
+    uint64_t most = HEFT__READ_MAX, total = 0;
     size_t n = 0;
-    while (n < nvec && vec[n].nbytes <= HEFT__READ_MAX - total) total += vec[n++].nbytes;
-    *length = vec->nbytes < HEFT__READ_MAX ? vec->nbytes : (size_t)HEFT__READ_MAX;
+    if (!direct) {
+        if (offset >= source->size) return 0;
+        if (most > source->size - offset) most = source->size - offset;
+    }
+    while (n < nvec && vec[n].nbytes <= most - total) total += vec[n++].nbytes;
+    *first = (heft__vec){vec->base, n ? vec->nbytes : (size_t)most};
     return n ? n : 1;
 }
 
 int64_t heft__source_direct_read(heft_source *source, int fd, uint64_t offset, const heft__vec *vec, size_t nvec) {
     const heft__source_sys *sys = heft__source_sys_get();
-    size_t length;
+    heft__vec first;
+    nvec = heft__source_vectors(source, offset, true, vec, nvec, &first);
     offset += source->window_offset;
-    nvec = direct_vectors(vec, nvec, &length);
-    int64_t got = nvec > 1 && sys->preadv ? sys->preadv(fd, vec, nvec, offset) : sys->pread(fd, vec->base, length, offset);
+    int64_t got = nvec > 1 && sys->preadv ? sys->preadv(fd, vec, nvec, offset)
+                                          : sys->pread(fd, first.base, first.nbytes, offset);
     return got < 0 ? -(int64_t)errno : got;
 }
 
 int64_t heft__source_read_drop(heft_source *source, uint64_t offset, const heft__vec *vec, size_t nvec) {
     const heft__source_sys *sys = heft__source_sys_get();
-    if (offset >= source->size) return 0;
+    heft__vec first;
     if (!sys->preadv_flags) return -ENOSYS;
-    uint64_t most = source->size - offset;
-    size_t length;
-    nvec = direct_vectors(vec, nvec, &length);
-    heft__vec first = {vec->base, length < most ? length : (size_t)most};
-    for (uint64_t total = 0, i = 0; i < nvec && nvec > 1; i++)
-        if ((total += vec[i].nbytes) > most) nvec = 1; /* what reaches over the end is read piece by piece */
+    nvec = heft__source_vectors(source, offset, false, vec, nvec, &first);
+    if (nvec == 0) return 0;
     int64_t got = sys->preadv_flags(source->fd, nvec == 1 ? &first : vec, nvec, source->window_offset + offset,
-                                    DIRECT_DONTCACHE);
+                                    HEFT__SOURCE_DONTCACHE);
     return got < 0 ? -(int64_t)errno : got;
 }

@@ -16,6 +16,14 @@ int64_t heft__source_direct_read(heft_source *source, int fd, uint64_t offset, c
 /* Through the page cache, without leaving pages there that were not there before. For sources with a descriptor. */
 int64_t heft__source_read_drop(heft_source *source, uint64_t offset, const heft__vec *vec, size_t nvec);
 
+/* For calls that are made elsewhere (io_uring): the vectors of one call at `offset` of a source with a descriptor, which ends
+ * with the source unless it is direct. Returns their number, 0: there are no bytes; *first is what is left of the first
+ * where that must be cut, and the only one then. */
+size_t heft__source_vectors(const heft_source *source, uint64_t offset, bool direct, const heft__vec *vec, size_t nvec,
+                            heft__vec *first);
+/* The flag of preadv2 that heft__source_read_drop sets. */
+#define HEFT__SOURCE_DONTCACHE 0x80
+
 /* Whether the errno of a direct or dropping read says that such reads are refused, so that a plain one is to be tried. */
 bool heft__source_refused(int code);
 

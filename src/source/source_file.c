@@ -83,7 +83,8 @@ static int sys_will_need(void *at, size_t nbytes) {
 }
 
 static const heft__source_sys sys_real = {sys_open, sys_stat, sys_pread, SYS_PREADV, sys_map, false,
-                                          &heft__default_allocator, SYS_PREADV_FLAGS, sys_populate, sys_will_need};
+                                          &heft__default_allocator, SYS_PREADV_FLAGS, sys_populate, sys_will_need,
+                                          NULL, NULL};
 static _Atomic(const heft__source_sys *) sys_now = &sys_real;
 
 const heft__source_sys *heft__source_sys_get(void) {
