@@ -60,6 +60,9 @@ typedef struct heft_open_options {
     const char *variant;        /* of a model directory: "fp16" finds model.fp16.safetensors; NULL: none */
     const heft_allocator *allocator; /* of the archive, copied; files and folders that are opened use malloc. NULL: malloc
                                       * and, for large blocks, huge pages of the system */
+    heft_dtype void1, void2;     /* what npy elements of 1 and 2 bytes are that have lost their type (V1, V2: float8 and
+                                  * bfloat16 of ml_dtypes): a dtype of that size; HEFT_DTYPE_NONE: they are refused */
+    uint64_t max_decoded_nbytes; /* of all compressed members of a file together; 0: 64 GiB */
 } heft_open_options;
 
 /* Opens a checkpoint: an index file (*.index.json), a file of any name, a model directory, or a glob that ends a path
@@ -98,6 +101,12 @@ HEFT_API void heft_archive_unref(heft_archive *archive);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
+/* How a tensor lies in its file, where that is not a little-endian row-major array. Views and reads give the logical array all
+ * the same: row-major, in host byte order. */
+#define HEFT_LAYOUT_FORTRAN UINT32_C(1)    /* the first dim steps fastest; a view of it has such strides */
+#define HEFT_LAYOUT_BIG_ENDIAN UINT32_C(2) /* most significant bytes first; cannot be borrowed on a little-endian host */
+#define HEFT_LAYOUT_PACKED UINT32_C(4)     /* compressed: decoded when it is read; cannot be borrowed */
+
 /* One tensor of an archive. Pointers live as long as the archive. */
 typedef struct heft_tensor {
     const char *name;       /* UTF-8, unescaped, followed by a NUL; may hold NUL bytes: name_len counts */
@@ -107,10 +116,10 @@ typedef struct heft_tensor {
     uint32_t rank;
     const uint64_t *shape;  /* `rank` dims, exact up to 2^64 - 1 */
     uint64_t nelems;        /* product of the dims; 0 for HEFT_DTYPE_NONE */
-    uint64_t nbytes;        /* bytes in the file */
+    uint64_t nbytes;        /* bytes in the file, or that decoding gives */
     uint32_t file;          /* index of its file */
-    uint32_t reserved;
-    uint64_t offset;        /* absolute byte offset in that file */
+    uint32_t layout;        /* HEFT_LAYOUT bits */
+    uint64_t offset;        /* absolute byte offset in that file; HEFT_NONE where it is compressed */
 } heft_tensor;
 
 /* Number of visible tensors.
@@ -179,9 +188,9 @@ HEFT_API heft_status heft_glob_match(const char *glob, const char *name, size_t 
 /* One file of an archive. Pointers live as long as the archive. */
 typedef struct heft_file {
     const char *path;        /* as opened: directory and name, or the label of the source */
-    const char *format;      /* "safetensors" */
+    const char *format;      /* "safetensors", "npy", "npz", "idx" */
     uint64_t nbytes;         /* size of the file */
-    uint64_t header_nbytes;  /* of safetensors: 8 + n, where the data area starts */
+    uint64_t header_nbytes;  /* where the data area starts (of safetensors: 8 + n); 0 of npz, which has no such area */
     uint64_t ntensors;       /* visible ones */
     uint64_t nfillers;       /* hidden alignment fillers */
     uint64_t nwithheld;      /* hidden because the index does not name them for this file */

@@ -95,10 +95,10 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(LFS_POINTER, "lfs-pointer")               /* a Git LFS pointer text */                                           \
     X(HTML_PAGE, "html-page")                   /* an HTML or XML page */                                              \
     X(JSON_ERROR, "json-error")                 /* a JSON error body of a server */                                    \
-    X(ZIP, "zip")                               /* npz, torch zip or other */                                          \
+    X(ZIP, "zip")                               /* a zip archive, but no npz */                                         \
     X(PICKLE, "pickle")                         /* legacy torch file or other pickle */                                \
     X(COMPRESSED, "compressed")                 /* gzip, bzip2, xz, zstd */                                            \
-    X(OTHER_FORMAT, "other-format")             /* GGUF, npy, HDF5, tar: a known tensor container */                   \
+    X(OTHER_FORMAT, "other-format")             /* GGUF, HDF5, tar: a known tensor container */                   \
     X(NOT_TENSORS, "not-tensors")               /* PNG, JPEG, PDF, ELF, RIFF, SAFT */                                  \
     X(TEXT, "text")                             /* some other text file */                                             \
     X(HEADER_LENGTH, "header-length")           /* the length field and the header do not fit each other */            \
@@ -147,7 +147,14 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(NO_INDEX, "no-index")                     /* numbered shards without an index file */                            \
     X(WRITE_ERROR, "write-error")               /* the operating system failed a write */                              \
     X(NO_SPACE, "no-space")                     /* the disk is full, or the quota used up */                           \
-    X(FILE_EXISTS, "file-exists")               /* there already, and not to be overwritten */
+    X(FILE_EXISTS, "file-exists")               /* there already, and not to be overwritten */                         \
+    X(HEADER_SYNTAX, "header-syntax")           /* the header of an npy array is not what it must be */                \
+    X(OBJECT_ARRAY, "object-array")             /* an npy array of Python objects */                                   \
+    X(ZIP_STRUCTURE, "zip-structure")           /* directory and members of a zip archive do not fit each other */     \
+    X(MEMBER_NAME, "member-name")               /* a member of a zip archive whose name is not a plain relative one */ \
+    X(MEMBER_METHOD, "member-method")           /* encrypted, or compressed in a way that is not known */              \
+    X(MEMBER_SKIPPED, "member-skipped")         /* a member of an npz that is no array */                              \
+    X(CHECKSUM, "checksum")                     /* bytes that do not have the checksum which the file gives */
 
 typedef uint32_t heft_fault;
 enum {

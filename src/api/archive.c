@@ -27,6 +27,8 @@ heft_status heft__open_job_make(const heft_open_options *options, heft__open_job
         wrong = "the allocator lacks a function";
     else if (o->variant && (!*o->variant || strlen(o->variant) > 100 || strchr(o->variant, '/')))
         wrong = "variant is no part of a file name";
+    else if ((o->void1 && heft_dtype_bits(o->void1) != 8) || (o->void2 && heft_dtype_bits(o->void2) != 16))
+        wrong = "void1 is no dtype of 8 bits, or void2 none of 16";
     if (wrong) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_open_options: %s", wrong);
     if (!o->max_header_nbytes) o->max_header_nbytes = HEFT__MAX_HEADER_NBYTES;
     o->allocator = &job->alloc;
@@ -188,7 +190,7 @@ heft_status heft_archive_file(const heft_archive *archive, uint32_t file, heft_f
     const heft__listing *listing = archive->files[file];
     out->path = heft_source_label(listing->source);
     out->format = listing->format;
-    out->nbytes = heft_source_size(listing->source);
+    out->nbytes = heft__listing_file_nbytes(listing);
     out->header_nbytes = listing->data_start;
     out->ntensors = listing->nvisible;
     out->nfillers = listing->nfillers;

@@ -75,7 +75,7 @@ const char *heft__errno_name(int code) {
                  {ENFILE, "ENFILE"}, {EMFILE, "EMFILE"},   {EFBIG, "EFBIG"},     {ENOSPC, "ENOSPC"},   {ESPIPE, "ESPIPE"},
                  {EROFS, "EROFS"},   {EPIPE, "EPIPE"},     {ENOSYS, "ENOSYS"},   {ELOOP, "ELOOP"},     {EDQUOT, "EDQUOT"},
                  {ESTALE, "ESTALE"}, {ENXIO, "ENXIO"},     {ETXTBSY, "ETXTBSY"}, {EOVERFLOW, "EOVERFLOW"},
-                 {EOPNOTSUPP, "EOPNOTSUPP"},               {ENAMETOOLONG, "ENAMETOOLONG"}};
+                 {EOPNOTSUPP, "EOPNOTSUPP"},               {EBADMSG, "EBADMSG"},   {ENAMETOOLONG, "ENAMETOOLONG"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].code == code) return names[i].name;
     return "errno";
@@ -101,6 +101,10 @@ heft_status heft__fail_errno(heft_error *err, int code, const char *file, const 
     case EMFILE: case ENFILE:
         status = HEFT_LIMIT, fault = HEFT_FAULT_CALLER_LIMIT;
         text = code == EMFILE ? "too many open files in this process (ulimit -n)" : "too many open files on this machine";
+        break;
+    case EBADMSG:
+        status = HEFT_CORRUPT, fault = HEFT_FAULT_CHECKSUM;
+        text = "the data is damaged: it does not have its checksum";
         break;
     case EIO: text = "input/output error of the device"; break;
     case ENOSPC: text = "no space left on the device"; break;

@@ -84,3 +84,47 @@ uint32_t heft__default_workers(void) {
     uint32_t cpus = heft__os_usable_cpus();
     return cpus < 4 ? cpus : 4;
 }
+
+/* ---- monitor ---- */
+
+struct heft__monitor {
+    heft_allocator alloc;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+};
+
+heft__monitor *heft__monitor_new(const heft_allocator *alloc) {
+    heft__monitor *monitor = heft__alloc(alloc, sizeof *monitor);
+    if (!monitor) return NULL;
+    monitor->alloc = *alloc;
+    if (pthread_mutex_init(&monitor->mutex, NULL) == 0) {
+        if (pthread_cond_init(&monitor->wake, NULL) == 0) return monitor;
+        pthread_mutex_destroy(&monitor->mutex);
+    }
+    heft__free(alloc, monitor, sizeof *monitor);
+    return NULL;
+}
+
+void heft__monitor_free(heft__monitor *monitor) {
+    if (!monitor) return;
+    heft_allocator alloc = monitor->alloc;
+    pthread_cond_destroy(&monitor->wake);
+    pthread_mutex_destroy(&monitor->mutex);
+    heft__free(&alloc, monitor, sizeof *monitor);
+}
+
+void heft__monitor_enter(heft__monitor *monitor) {
+    pthread_mutex_lock(&monitor->mutex);
+}
+
+void heft__monitor_leave(heft__monitor *monitor) {
+    pthread_mutex_unlock(&monitor->mutex);
+}
+
+void heft__monitor_wait(heft__monitor *monitor) {
+    pthread_cond_wait(&monitor->wake, &monitor->mutex);
+}
+
+void heft__monitor_wake(heft__monitor *monitor) {
+    pthread_cond_broadcast(&monitor->wake);
+}

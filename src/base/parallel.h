@@ -24,6 +24,15 @@ heft__crew *heft__crew_new(const heft_allocator *alloc, uint32_t workers); /* NU
 void heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx);
 uint32_t heft__crew_join(heft__crew *crew);
 
+/* A lock that can be waited at: for what several threads want and one of them makes. */
+typedef struct heft__monitor heft__monitor;
+heft__monitor *heft__monitor_new(const heft_allocator *alloc); /* NULL: no memory */
+void heft__monitor_free(heft__monitor *monitor);
+void heft__monitor_enter(heft__monitor *monitor);
+void heft__monitor_leave(heft__monitor *monitor);
+void heft__monitor_wait(heft__monitor *monitor); /* leaves, waits for a wake, which may be for nothing, and enters */
+void heft__monitor_wake(heft__monitor *monitor); /* all that wait */
+
 /* min(4, CPUs that this process may use: affinity and cgroup quota), at least 1. */
 uint32_t heft__default_workers(void);
 

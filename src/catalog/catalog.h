@@ -40,9 +40,14 @@ typedef struct heft__faults {
 
 #define HEFT__ENTRY_FILLER UINT8_C(1)   /* an alignment filler */
 #define HEFT__ENTRY_HIDDEN UINT8_C(2)   /* not in the archive: filler, or withheld by the index */
+#define HEFT__ENTRY_FORTRAN UINT8_C(4)  /* HEFT_LAYOUT_FORTRAN: the first dim steps fastest */
 #define HEFT__ENTRY_INDEXED UINT8_C(8)  /* an index names it for this file */
 #define HEFT__ENTRY_BROKEN UINT8_C(16)  /* under a check: a fault says that it is not whole */
 #define HEFT__ENTRY_SIZED UINT8_C(32)   /* seen while it was read: offsets, shape and dtype agree (checks 8b to 8e) */
+#define HEFT__ENTRY_BIG UINT8_C(64)     /* HEFT_LAYOUT_BIG_ENDIAN: components lie most significant byte first */
+#define HEFT__ENTRY_PACKED UINT8_C(128) /* HEFT_LAYOUT_PACKED: its bytes come from decoding, behind the end of the file */
+/* Its bytes are not a row-major little-endian array in the file. */
+#define HEFT__ENTRY_ODD (HEFT__ENTRY_FORTRAN | HEFT__ENTRY_BIG | HEFT__ENTRY_PACKED)
 
 typedef struct heft__entry {
     const char *name;      /* into the retained header; NUL after it */
@@ -62,7 +67,9 @@ typedef struct heft__listing {
     const char *format;     /* static name */
     char *header;           /* retained header text (n bytes and one more), changed in place by unescaping */
     uint64_t header_nbytes; /* n; allocated size is n + 1 + HEFT__HEADER_SLACK */
-    uint64_t data_start;    /* absolute: 8 + n */
+    uint64_t data_start;    /* absolute: 8 + n; 0 where tensors do not lie in one area (npz) */
+    uint64_t file_nbytes;   /* of the file, where the source counts more: 0 else */
+    bool scattered;         /* bytes between tensors belong to the container: they are no holes */
     heft__entry *entries;   /* file order once finished: (begin, end, name) */
     uint64_t nentries, capacity;
     heft_pair *metadata;    /* unique keys, ascending bytes, once finished */
@@ -89,6 +96,18 @@ static inline uint64_t heft__entry_offset(const heft__listing *listing, const he
 
 void heft__listing_init(heft__listing *listing, const heft_allocator *alloc);
 void heft__listing_free(heft__listing *listing); /* what it holds, not the struct */
+
+/* Bytes of the file itself. */
+static inline uint64_t heft__listing_file_nbytes(const heft__listing *listing) {
+    return listing->file_nbytes ? listing->file_nbytes : heft_source_size(listing->source);
+}
+
+/* Appends an entry with a copy of its shape, its name not indexed; `name` must stay, with a NUL after it. NULL: no memory. */
+heft__entry *heft__listing_add(heft__listing *listing, const char *name, uint32_t name_len, heft_dtype dtype,
+                               uint32_t rank, const uint64_t *shape);
+/* Indexes all names. *twice is the second entry of a name that comes twice (the first such one), UINT32_MAX: there is none.
+ * False: out of memory. */
+bool heft__listing_index(heft__listing *listing, uint32_t *twice);
 
 /* Adds a record; false only out of memory. */
 bool heft__faults_add(heft__faults *faults, const heft_allocator *alloc, heft__fault fault);

@@ -39,6 +39,7 @@
  *   DATA_UNALIGNED    offset: start of the data area; value: bytes past a multiple of 8
  *   TENSOR_UNALIGNED  offset: where it begins
  *   NO_TENSORS        none
+ *   MEMBER_SKIPPED    offset: its local header; value: where its name is in the listing's header; other: its length
  *   FILLERS           value: how many */
 
 typedef struct fault_writer {
@@ -250,6 +251,14 @@ static bool fault_size(const fault_writer *w) {
 /* ---- notes --------------------------------------------------------------------------------------------------------
  */
 
+static void fault_skipped(const fault_writer *w) {
+    const heft__listing *l = w->listing;
+    char name[200] = "";
+    if (l && l->header && w->fault->value <= l->header_nbytes && w->fault->other <= l->header_nbytes - w->fault->value)
+        heft__escape(name, sizeof name, l->header + w->fault->value, w->fault->other);
+    fault_say(w, "member \"%s\" at offset %llu is no array (.npy) and is left out", name, (fault_number)w->fault->offset);
+}
+
 static bool fault_note(const fault_writer *w) {
     const heft__fault *f = w->fault;
     fault_number n = f->value;
@@ -282,6 +291,7 @@ static bool fault_note(const fault_writer *w) {
                   (fault_number)f->offset);
         return true;
     case HEFT_FAULT_NO_TENSORS: fault_say(w, "the file holds no tensors"); return true;
+    case HEFT_FAULT_MEMBER_SKIPPED: fault_skipped(w); return true;
     case HEFT_FAULT_FILLERS: fault_say(w, "%llu alignment filler%s, hidden from listings", n, fault_s(n)); return true;
     default: return false;
     }

@@ -22,6 +22,30 @@ void heft__listing_free(heft__listing *listing) {
     memset(listing, 0, sizeof *listing);
 }
 
+heft__entry *heft__listing_add(heft__listing *listing, const char *name, uint32_t name_len, heft_dtype dtype,
+                               uint32_t rank, const uint64_t *shape) {
+    uint64_t *dims = heft__arena_alloc(&listing->arena, rank * sizeof *dims, sizeof *dims);
+    if (!dims || !heft__grow(&listing->alloc, (void **)&listing->entries, &listing->capacity, listing->nentries,
+                             sizeof *listing->entries, 1))
+        return NULL;
+    if (rank) memcpy(dims, shape, rank * sizeof *dims);
+    heft__entry *entry = &listing->entries[listing->nentries++];
+    *entry = (heft__entry){.name = name, .shape = dims, .name_len = name_len, .rank = rank, .dtype = (uint8_t)dtype};
+    return entry;
+}
+
+bool heft__listing_index(heft__listing *listing, uint32_t *twice) {
+    *twice = UINT32_MAX;
+    if (!heft__hash_index_init(&listing->names, &listing->alloc, listing->nentries)) return false;
+    for (uint32_t i = 0; i < listing->nentries; i++) {
+        heft__entry *entry = &listing->entries[i];
+        entry->hash = heft__hash_name(&listing->names, entry->name, entry->name_len);
+        if (*twice == UINT32_MAX && heft__listing_find(listing, entry->name, entry->name_len) != UINT32_MAX) *twice = i;
+        if (!heft__hash_add(&listing->names, entry->hash, i)) return false;
+    }
+    return true;
+}
+
 uint32_t heft__listing_find(const heft__listing *listing, const char *name, size_t len) {
     uint32_t hash = heft__hash_name(&listing->names, name, len), number;
     for (uint64_t cursor = heft__hash_start(&listing->names, hash);

@@ -231,7 +231,10 @@ void heft__archive_tensor(const heft_archive *archive, uint64_t id, heft_tensor 
     out->shape = entry->shape;
     out->nbytes = entry->end - entry->begin;
     out->file = file;
-    out->offset = archive->files[file]->data_start + entry->begin;
+    out->offset = entry->flags & HEFT__ENTRY_PACKED ? HEFT_NONE : archive->files[file]->data_start + entry->begin;
+    out->layout = (entry->flags & HEFT__ENTRY_FORTRAN ? HEFT_LAYOUT_FORTRAN : 0) |
+                  (entry->flags & HEFT__ENTRY_BIG ? HEFT_LAYOUT_BIG_ENDIAN : 0) |
+                  (entry->flags & HEFT__ENTRY_PACKED ? HEFT_LAYOUT_PACKED : 0);
     if (entry->dtype == HEFT_DTYPE_NONE) return;
     /* The scan has checked that the product fits. */
     out->nelems = 1;

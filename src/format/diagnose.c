@@ -202,12 +202,10 @@ static bool diagnose_zip(const diagnose_file *f) {
     const char *name = f->head + 30;
     char escaped[200];
     heft__escape(escaped, sizeof escaped, name, len);
-    bool npz = len >= 4 && memcmp(name + len - 4, ".npy", 4) == 0;
+    if (len >= 4 && memcmp(name + len - 4, ".npy", 4) == 0) return false; /* an npz: what its scan says is better */
     bool torch = len >= 9 && memcmp(name + len - 9, "/data.pkl", 9) == 0;
     return diagnose_say(f, HEFT_FAULT_ZIP, "a zip archive, %s (first member \"%s\")",
-                        npz     ? "by its members a NumPy .npz"
-                        : torch ? "by its members a PyTorch checkpoint"
-                                : "of what kind its first member does not tell",
+                        torch ? "by its members a PyTorch checkpoint" : "of what kind its first member does not tell",
                         escaped);
 }
 
@@ -234,7 +232,6 @@ static bool diagnose_magic(const diagnose_file *f) {
          "xz-compressed data", 0, 6, HEFT_FAULT_COMPRESSED},
         {"\x28\xB5\x2F\xFD", "zstd-compressed data", 0, 4, HEFT_FAULT_COMPRESSED},
         {"GGUF", "a GGUF file", 0, 4, HEFT_FAULT_OTHER_FORMAT},
-        {"\x93NUMPY", "a NumPy .npy file", 0, 6, HEFT_FAULT_OTHER_FORMAT},
         {"\x89HDF\r\n\x1A\n", "an HDF5 file", 0, 8, HEFT_FAULT_OTHER_FORMAT},
         {"ustar", "a tar archive", 257, 5, HEFT_FAULT_OTHER_FORMAT},
         {"\x89PNG", "a PNG image", 0, 4, HEFT_FAULT_NOT_TENSORS},

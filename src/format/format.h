@@ -10,6 +10,8 @@ typedef struct heft__scan_options {
     uint64_t max_header_nbytes;
     uint32_t lenient;
     bool list_unknown_dtypes;
+    heft_dtype void1, void2;     /* as in heft_open_options */
+    uint64_t max_decoded_nbytes; /* 0: 64 GiB */
     bool collect; /* check: record every fault in listing->faults and go on, instead of failing at the first */
 } heft__scan_options;
 
@@ -32,11 +34,20 @@ extern const heft__format *const heft__formats[];
  * failure the listing is left for heft__listing_free. */
 heft_status heft__scan(heft_source *source, const heft__scan_options *options, heft__listing *listing, heft_error *err);
 
+/* What the scans of formats end with: puts the file's name into *local, the failure of `status`; under `collect` a verdict
+ * about the content becomes listing->fatal. */
+heft_status heft__scan_end(heft_status status, heft_error *local, const heft__scan_options *options,
+                           heft__listing *listing, heft_error *err);
+/* TRAILING_BYTES: `nbytes` from `offset` on that nothing describes: a warning if `lenient` admits it, an error on record under
+ * `collect`, else the failure. */
+heft_status heft__scan_extra(heft__listing *listing, const heft__scan_options *options, uint64_t offset, uint64_t nbytes,
+                             heft_error *err);
+
 /* Puts the file's name into an error and before its message. */
 void heft__name_file(heft_error *err, const heft_source *source);
 
 /* safetensors.c */
-extern const heft__format heft__format_safetensors;
+extern const heft__format heft__format_safetensors, heft__format_npy, heft__format_npz, heft__format_idx;
 
 /* ---- emitting ---- */
 

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const heft__format *const heft__formats[] = {&heft__format_safetensors, NULL};
+const heft__format *const heft__formats[] = {&heft__format_safetensors, &heft__format_npy, &heft__format_npz,
+                                             &heft__format_idx, NULL};
 
 heft_status heft__scan(heft_source *source, const heft__scan_options *options, heft__listing *listing,
                        heft_error *err) {
@@ -26,6 +27,40 @@ heft_status heft__scan(heft_source *source, const heft__scan_options *options, h
         best_score = score;
     }
     return best->scan(head, nhead, options, listing, err);
+}
+
+heft_status heft__scan_end(heft_status status, heft_error *local, const heft__scan_options *options,
+                           heft__listing *listing, heft_error *err) {
+    if (!status) return HEFT_OK;
+    if (status == HEFT_CORRUPT || status == HEFT_UNSUPPORTED || status == HEFT_LIMIT) {
+        heft__name_file(local, listing->source);
+        if (options->collect) {
+            listing->fatal = heft__alloc(&listing->alloc, sizeof *local);
+            if (!listing->fatal) return heft__fail_memory(err, sizeof *local);
+            *listing->fatal = *local;
+            return HEFT_OK;
+        }
+    }
+    if (err) *err = *local;
+    return local->status;
+}
+
+heft_status heft__scan_extra(heft__listing *listing, const heft__scan_options *options, uint64_t offset,
+                             uint64_t nbytes, heft_error *err) {
+    bool lenient = options->lenient & HEFT_LENIENT_TRAILING_BYTES;
+    heft__fault fault = {.kind = HEFT_FAULT_TRAILING_BYTES,
+                         .severity = (uint8_t)(lenient ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_ERROR),
+                         .status = (uint8_t)-HEFT_CORRUPT,
+                         .entry = UINT32_MAX,
+                         .other = HEFT__CONTENT_UNKNOWN,
+                         .offset = offset,
+                         .value = nbytes};
+    if (!lenient && !options->collect) {
+        heft__fault_describe(&fault, listing, err);
+        return HEFT_CORRUPT;
+    }
+    if (!heft__faults_add(&listing->faults, &listing->alloc, fault)) return heft__fail_memory(err, sizeof fault);
+    return HEFT_OK;
 }
 
 void heft__name_file(heft_error *err, const heft_source *source) {
@@ -63,7 +98,8 @@ void heft__emit_free(heft__emit *emit) {
 }
 
 uint8_t *heft__emit_add_piece(heft__emit *emit, uint64_t offset, uint64_t nbytes) {
-    if (!heft__grow(&emit->alloc, (void **)&emit->pieces, &emit->pieces_capacity, emit->npieces, sizeof *emit->pieces, 4))
+    if (!heft__grow(&emit->alloc, (void **)&emit->pieces, &emit->pieces_capacity, emit->npieces, sizeof *emit->pieces,
+                    4))
         return NULL;
     uint8_t *bytes = heft__alloc(&emit->alloc, nbytes);
     if (bytes) emit->pieces[emit->npieces++] = (heft__emit_piece){offset, nbytes, bytes};

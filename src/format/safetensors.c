@@ -339,20 +339,11 @@ heft_status heft__safetensors_scan(const uint8_t *head, size_t nhead, const heft
                               .content_budget = SAFETENSORS_CONTENT_BUDGET};
     listing->format = heft__format_safetensors.name;
     heft_status status = safetensors_run(&scan, head, nhead);
-    if (!status) return HEFT_OK;
     if (safetensors_is_verdict(status)) {
         if (!scan.parsed) heft__diagnose(listing->source, &local);
-        heft__name_file(&local, listing->source);
         status = local.status;
-        if (options->collect) {
-            listing->fatal = heft__alloc(&listing->alloc, sizeof local);
-            if (!listing->fatal) return heft__fail_memory(err, sizeof local);
-            *listing->fatal = local;
-            return HEFT_OK;
-        }
     }
-    if (err) *err = local;
-    return status;
+    return heft__scan_end(status, &local, options, listing, err);
 }
 
 static heft_status safetensors_scan(const uint8_t *head, size_t nhead, const heft__scan_options *options,

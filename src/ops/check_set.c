@@ -31,7 +31,7 @@ static void check_mark_broken(const heft_archive *archive) {
 /* One pass over the entries, which lie in the order of their first bytes. What overlaps is found at the later entry,
  * and the entry that reaches furthest so far is its partner. */
 static void check_account(heft__listing *listing, heft_report_summary *sum) {
-    uint64_t size = heft_source_size(listing->source), end = 0;
+    uint64_t size = heft_source_size(listing->source), end = 0; /* what is decoded lies behind the end of the file */
     uint64_t data = size > listing->data_start ? size - listing->data_start : 0;
     heft__entry *furthest = NULL;
     sum->header_nbytes += listing->data_start;
@@ -43,7 +43,7 @@ static void check_account(heft__listing *listing, heft_report_summary *sum) {
         if (entry->end < entry->begin) continue;
         uint64_t from = entry->begin < data ? entry->begin : data, to = entry->end < data ? entry->end : data;
         if (entry->end > data) entry->flags |= HEFT__ENTRY_BROKEN;
-        if (from > end) sum->hole_nbytes += from - end;
+        if (from > end && !listing->scattered) sum->hole_nbytes += from - end;
         if (entry->begin < end && entry->end > entry->begin) {
             sum->overlap_nbytes += (to < end ? to : end) - (from < end ? from : end);
             entry->flags |= HEFT__ENTRY_BROKEN;

@@ -105,6 +105,9 @@ static heft_status open_scan_all(const heft__resolution *r, const heft__open_job
     scan.options = (heft__scan_options){.max_header_nbytes = o->max_header_nbytes,
                                         .lenient = o->lenient,
                                         .list_unknown_dtypes = o->list_unknown_dtypes,
+                                        .void1 = o->void1,
+                                        .void2 = o->void2,
+                                        .max_decoded_nbytes = o->max_decoded_nbytes,
                                         .collect = job->collect};
     atomic_init(&scan.cursor, 0);
     uint32_t workers = open_workers(job, scan.nfiles);

@@ -75,14 +75,27 @@ static heft_status items_push_nest(heft_plan *plan, heft__plan_item *item, heft_
     return items_push(plan, item, err);
 }
 
-static uint32_t items_swap(const heft_plan *plan, const heft__dtype_info *info) {
-    return plan->swap && info->component_bits > 8 ? info->component_bits / 8u : 0;
+static uint32_t items_swap(const heft_plan *plan, const heft__entry *entry) {
+    uint32_t bits = heft__dtypes[entry->dtype].component_bits;
+    return (entry->flags & HEFT__ENTRY_BIG ? plan->swap_big : plan->swap) && bits > 8 ? bits / 8u : 0;
+}
+
+/* A tensor that does not lie row-major is gathered as a view of it is. The plan has places of its own for it. */
+static heft_status items_add_fortran(heft_plan *plan, const heft_archive *archive, uint64_t id, uint32_t number,
+                                     heft_error *err) {
+    heft_view view;
+    uint64_t dst_nbytes = plan->sum.dst_nbytes;
+    heft_status status = heft_view_of(archive, id, &view, err);
+    if (status == HEFT_OK) status = heft__plan_add_view(plan, &view, 0, NULL, number, err);
+    plan->sum.dst_nbytes = dst_nbytes;
+    return status;
 }
 
 heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, uint64_t id, uint32_t number,
                                   heft_error *err) {
     uint32_t file, source;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
+    if (entry->flags & HEFT__ENTRY_FORTRAN) return items_add_fortran(plan, archive, id, number, err);
     plan->sum.nviews++;
     if (entry->end == entry->begin) return HEFT_OK;
     heft_status status = items_source(plan, archive, file, &source, err);
@@ -96,7 +109,7 @@ heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, 
                             .nest = HEFT__PLAN_NONE,
                             .slot = plan->slots ? number : 0,
                             .align = info->align};
-    uint32_t swap = items_swap(plan, info);
+    uint32_t swap = items_swap(plan, entry);
     if (!swap) return items_push(plan, &item, err);
     heft__loop loop = {item.nbytes / swap, swap, swap};
     heft__plan_nest nest = {.unit = swap, .rank = 1, .swap = swap};
@@ -185,7 +198,7 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
     if (status != HEFT_OK || count == 0) return status;
     const heft__entry *entry = heft__archive_entry(view->archive, view->id, &file);
     const heft__dtype_info *info = &heft__dtypes[entry->dtype];
-    uint32_t scale = info->bits < 8 ? 8 : 1, swap = items_swap(plan, info), rank = view->rank; /* steps per byte */
+    uint32_t scale = info->bits < 8 ? 8 : 1, swap = items_swap(plan, entry), rank = view->rank; /* steps per byte */
     uint64_t unit = info->bits < 8 ? info->bits : info->bits / 8u;
     int64_t src = view->offset * (int64_t)unit, dst = 0;
     uint64_t packed = scale == 8 ? (count * unit + 7) / 8 : count * unit;

@@ -146,7 +146,7 @@ struct heft_plan {
     uint64_t cap;              /* of a load: most pieces of a direct source */
     uint32_t workers;
     bool gap_wished;           /* the caller gave gap_nbytes: it holds for all paths */
-    bool swap;                 /* bring components to the other byte order */
+    bool swap, swap_big;       /* bring components to the other byte order: little-endian and big-endian ones */
     bool layout;               /* the plan chooses the places, in one arena */
     bool slots;                /* each view has a slot of its own; else all are in slot 0 */
     bool sorted, chosen;

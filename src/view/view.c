@@ -72,6 +72,15 @@ bool heft__view_axis(const heft_view *view, int64_t axis, uint32_t *out) {
     return true;
 }
 
+/* The first dim steps fastest. */
+static void view_fortran_strides(heft_view *view) {
+    int64_t step = 1;
+    for (uint32_t axis = 0; axis < view->rank; axis++) {
+        view->stride[axis] = step;
+        if (view->shape[axis] > 1) heft__mul_i64(step, view->shape[axis], &step);
+    }
+}
+
 heft_status heft_view_of(const heft_archive *archive, uint64_t id, heft_view *out, heft_error *err) {
     const heft_view whole = {.archive = archive, .id = id};
     if (!archive || !out)
@@ -106,7 +115,8 @@ heft_status heft_view_of(const heft_archive *archive, uint64_t id, heft_view *ou
     out->dtype = entry->dtype;
     out->rank = entry->rank;
     out->offset = 0;
-    heft__view_strides(out->shape, out->rank, out->stride);
+    if (entry->flags & HEFT__ENTRY_FORTRAN) view_fortran_strides(out);
+    else heft__view_strides(out->shape, out->rank, out->stride);
     return HEFT_OK;
 }
 

@@ -323,6 +323,15 @@ class Archive:
             call("heft_view_named", self.handle, name, len(name), ctypes.byref(out.raw))
         return out
 
+    def read_many(self, ids=None, **fields):
+        """(Buffer, place of each tensor in it) of some tensors, or of all."""
+        count = len(self) if ids is None else len(ids)
+        ids = list(range(count)) if ids is None else list(ids)
+        out, offsets = Buffer(), (ctypes.c_uint64 * max(count, 1))()
+        call("heft_read_many", self.handle, (ctypes.c_uint64 * max(count, 1))(*ids), count,
+             _by_reference(options("heft_read_options", **fields)), ctypes.byref(out.raw), offsets, None)
+        return out, list(offsets[:count])
+
     def metadata(self, file=2**32 - 1):
         pairs = {}
         for i in range(lib.heft_archive_metadata_count(self.handle, file)):

@@ -1,0 +1,97 @@
+/* zip: the members of a zip archive, by its central directory, and the bytes of compressed ones. Rule source: the .ZIP
+ * file format specification (APPNOTE.TXT 6.3.10). */
+#ifndef HEFT_ZIP_ZIP_H
+#define HEFT_ZIP_ZIP_H
+
+#include "base/error.h"
+#include "source/source.h"
+
+#define HEFT__ZIP_MEMBERS_MAX   UINT64_C(1000000)
+#define HEFT__ZIP_DIRECTORY_MAX (UINT64_C(1) << 30)
+#define HEFT__ZIP_DECODED_MAX   (UINT64_C(64) << 30)
+
+#define HEFT__ZIP_STORED  UINT16_C(0)
+#define HEFT__ZIP_DEFLATE UINT16_C(8)
+
+typedef struct heft__zip_member {
+    char *name;             /* into the directory's text, UTF-8, no NUL after it */
+    uint64_t packed_nbytes; /* in the file */
+    uint64_t nbytes;        /* decoded */
+    uint64_t local;         /* offset of its local header */
+    uint64_t data;          /* of its bytes; set by heft__zip_locate */
+    uint32_t crc32;
+    uint32_t name_len;
+    uint16_t method, flags;
+} heft__zip_member;
+
+typedef struct heft__zip {
+    heft_allocator alloc;
+    heft_source *source; /* borrowed */
+    char *directory;     /* as it stands in the file; HEFT__ZIP_SLACK bytes of room after it */
+    uint64_t directory_nbytes;
+    uint64_t directory_offset;
+    heft__zip_member *members; /* in the order of their places in the file */
+    uint64_t nmembers;
+    uint8_t *block; /* what was read last */
+    uint64_t block_offset, block_nbytes, block_capacity;
+} heft__zip;
+
+/* As heft__listing wants it after its header, so that the directory can become one. */
+#define HEFT__ZIP_SLACK 65
+
+/* Reads the directory and checks it: its end record, counts, names, sizes, places. Nothing overlaps and all lies before
+ * the directory. CORRUPT (ZIP_STRUCTURE, MEMBER_NAME, TRUNCATED), UNSUPPORTED (several disks), LIMIT; offsets are those
+ * of the file and no error names it. After a failure there is nothing to free. */
+heft_status heft__zip_open(heft_source *source, uint64_t max_directory_nbytes, const heft_allocator *alloc,
+                           heft__zip *out, heft_error *err);
+void heft__zip_close(heft__zip *zip); /* all but a directory that was taken over (set to NULL) */
+
+/* UNSUPPORTED, MEMBER_METHOD for a member that is encrypted, patched, or neither stored nor deflated; CORRUPT for sizes
+ * that its method cannot have. */
+heft_status heft__zip_check_method(const heft__zip_member *member, heft_error *err);
+
+/* Reads the local header of a member, which must agree with the directory, and finds its data. Cheap in file order. */
+heft_status heft__zip_locate(heft__zip *zip, heft__zip_member *member, heft_error *err);
+
+/* Bytes [offset, offset + nbytes) of the file, which lie inside of it: valid until the next call. HEFT__ZIP_BLOCK bytes
+ * are read at least. */
+#define HEFT__ZIP_BLOCK 4096
+heft_status heft__zip_peek(heft__zip *zip, uint64_t offset, uint64_t nbytes, const uint8_t **out, heft_error *err);
+
+/* Decodes the first `nbytes` bytes of a deflated member that has been located, at most its size; no checksum is looked
+ * at. */
+heft_status heft__zip_decode_start(heft__zip *zip, const heft__zip_member *member, uint8_t *out, uint64_t nbytes,
+                                   heft_error *err);
+
+/* A failure about a member, whose name comes first. */
+heft_status heft__zip_fail(heft_error *err, heft_status status, heft_fault fault, const heft__zip_member *member,
+                           const char *format, ...) HEFT__PRINTF(5, 6);
+
+/* ---- decoded bytes as a source (unpack.c) ---- */
+
+/* A range that decoding gives, at `offset` of the source. */
+typedef struct heft__packed {
+    uint64_t offset, nbytes;      /* of what is given out, in the source */
+    uint64_t skip;                /* decoded bytes before it: offset - skip is where the member would start */
+    uint64_t data, packed_nbytes; /* in the file */
+    uint64_t decoded_nbytes;      /* of the whole member */
+    uint32_t crc32;
+} heft__packed;
+
+/* A source of file bytes up to its size, and behind them of the decoded ranges packed[0..n), by rising offset, copied.
+ * A member is decoded whole when something of it is read, its checksum verified, and kept for a while. It cannot be
+ * mapped and has no descriptor. Holds `file`. */
+heft_status heft__unpack_source(heft_source *file, const heft__packed *packed, uint64_t n, const heft_allocator *alloc,
+                                heft_source **out, heft_error *err);
+
+/* Reads all members, decoded, and compares each with its checksum: CORRUPT, CHECKSUM names the first that differs. */
+heft_status heft__zip_verify(heft__zip *zip, heft_error *err);
+
+/* ---- inflate ---- */
+
+/* Decodes raw deflate data that must give exactly out_nbytes bytes and end with in[]. False: it does not. */
+bool heft__inflate(const uint8_t *in, size_t in_nbytes, uint8_t *out, size_t out_nbytes);
+/* The same without a library. With `start` it ends when out[] is full, wherever that is in the data. */
+bool heft__inflate_portable(const uint8_t *in, size_t in_nbytes, uint8_t *out, size_t out_nbytes, bool start);
+
+#endif
