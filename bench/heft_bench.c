@@ -1,6 +1,7 @@
 /* bench: heft's own rows of peers.py: `heft_bench JOB PATH` does a job once, times it, and prints one line of JSON.
  *
- * Jobs: open, views, load, filter, slice_col, slice_row (peers.py says what each is), check (every rule, for memory).
+ * Jobs: open, views, load, filter, slice_col, slice_row, save, save_sync (peers.py says what each is), check (every rule,
+ * for memory).
  * "seconds" is from before opening until the result is there, "touch" one byte in 4 KiB after views, "sum" those bytes
  * of all tensors, "peak_kb" the growth of resident memory during the job. HEFT_BENCH_WORKERS sets the number of
  * threads. */
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 static double started, seconds, touched = -1;
 static uint64_t sum;
@@ -164,11 +167,46 @@ static void job_slice_row(const char *path) {
     slice(path, "32768:65536");
 }
 
+/* 256 tensors of 4 MiB from memory that is there, to a new name. */
+static void save(const char *path, bool no_sync) {
+    enum { TENSORS = 256 };
+    static const int64_t shape[] = {2048, 1024};
+    static char names[TENSORS][8];
+    static heft_save_item items[TENSORS];
+    uint16_t *data = aligned_alloc((size_t)2 << 20, (size_t)1 << 30);
+    if (!data) exit(1);
+    madvise(data, (size_t)1 << 30, MADV_HUGEPAGE);
+    for (size_t i = 0; i < (size_t)1 << 29; i++) data[i] = (uint16_t)(i * 40503u >> 3);
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "w%d", i);
+        items[i] = (heft_save_item){.name = names[i],
+                                    .data = data + ((size_t)i << 21),
+                                    .shape = shape,
+                                    .rank = 2,
+                                    .dtype = HEFT_BF16};
+    }
+    heft_save_options save_options = {.struct_size = sizeof save_options, .no_sync = no_sync, .workers = options.workers};
+    unlink(path);
+    started = now();
+    need(heft_save(path, items, TENSORS, &save_options, NULL, &err));
+    stop();
+    free(data);
+}
+
+static void job_save(const char *path) {
+    save(path, true);
+}
+
+static void job_save_sync(const char *path) {
+    save(path, false);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *path);
 } jobs[] = {{"open", job_open},     {"check", job_check},         {"views", job_views},        {"load", job_load},
-            {"filter", job_filter}, {"slice_col", job_slice_col}, {"slice_row", job_slice_row}};
+            {"filter", job_filter}, {"slice_col", job_slice_col}, {"slice_row", job_slice_row},
+            {"save", job_save},     {"save_sync", job_save_sync}};
 
 int main(int argc, char **argv) {
     const char *workers = getenv("HEFT_BENCH_WORKERS");
@@ -183,6 +221,6 @@ int main(int argc, char **argv) {
                    sum, status_kb("VmHWM") - before);
             return 0;
         }
-    fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row PATH\n");
+    fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row|save|save_sync PATH\n");
     return 2;
 }

@@ -4,6 +4,7 @@
 #ifndef HEFT_SAVES_H
 #define HEFT_SAVES_H
 
+#include "heft/casts.h"
 #include "heft/reads.h"
 
 #ifdef __cplusplus
@@ -26,7 +27,8 @@ typedef struct heft_save_item {
     const int64_t *stride_nbytes; /* of each dim, of any sign; NULL: packed row-major. Sub-byte dtypes: NULL */
     uint32_t rank;
     heft_dtype dtype;             /* of the elements at `data` */
-    uint32_t reserved[4];         /* 0 */
+    heft_dtype as;                /* converted on the way to this dtype (heft_cast); HEFT_DTYPE_NONE: as it is */
+    uint32_t reserved[3];         /* 0 */
 } heft_save_item;
 
 /* What becomes of symbolic links at the end of the path. */
@@ -44,9 +46,12 @@ typedef struct heft_save_options {
     uint64_t nmetadata;
     bool overwrite;                /* an existing file is replaced; else EXISTS */
     bool no_sync;                  /* no fsync: safe against a crash of the program, not of the machine */
+    bool no_direct;                /* a durable save goes through the page cache too; else past it where that is faster */
     bool verify;                   /* the file is read back from the disk and compared before it takes its name */
     bool keep_order;               /* items stay in the order given; else as the reference orders them */
     bool no_fill;                  /* under `align`: no filler entries */
+    bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
+    bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
     heft_symlink symlink;
     uint32_t workers;              /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
     uint64_t align;                /* 0: as the reference; else tensors start at multiples of this, 16 to 65,536 */
@@ -63,6 +68,8 @@ typedef struct heft_save_stats {
     uint64_t header_nbytes; /* before the data of the first, its length field included */
     uint64_t data_nbytes;   /* of tensors */
     uint64_t filler_nbytes;
+    uint64_t shared_nbytes; /* of the file: blocks that it shares with the file they come from */
+    uint64_t kernel_nbytes; /* copied inside the kernel */
     uint64_t ntensors, nfillers;
     uint32_t nfiles;
     uint32_t workers;
@@ -79,7 +86,8 @@ typedef struct heft_save_stats {
  * name twice, a name, key or value that is not UTF-8, a key twice, a shape that overflows, sub-byte elements that do not
  * fill bytes.
  * Errors: these, EXISTS, PERMISSION, NOT_FOUND (no such folder), LIMIT (a header above max_header_nbytes; no space), IO,
- * MISMATCH (a source changed; `verify` found a difference), UNSUPPORTED (a conversion or format that is not there),
+ * MISMATCH (a source changed; `verify` found a difference; a conversion refuses an element), UNSUPPORTED (a conversion or
+ * format that is not there),
  * CANCELLED, OUT_OF_MEMORY, and those of reading. After each of them the old file is as it was and no temporary one is
  * left, but where the machine or the program died: what was left is named .heft-*.tmp.
  * Thread rule: any thread; any number of threads and processes may save one path, and the last to finish wins. */

@@ -18,7 +18,8 @@ heft_status heft_save(const char *path, const heft_save_item *items, uint64_t ni
     if (!path) return heft__fail_null(err, "path");
     heft_status status = save_begin(&job, items, nitems, options, stats, err);
     if (status != HEFT_OK) return status;
-    status = heft__save_file(&job, path, stats, err);
+    status = heft__save_file(&job, path, err);
+    if (status == HEFT_OK && stats) *stats = job.stats;
     heft__save_job_free(&job);
     return status;
 }
@@ -27,7 +28,6 @@ heft_status heft_save_buffer(const heft_save_item *items, uint64_t nitems, const
                              heft_buffer *out, heft_save_stats *stats, heft_error *err) {
     heft__save_job job;
     size_t size;
-    uint32_t workers = 1;
     if (!out) return heft__fail_null(err, "out");
     memset(out, 0, sizeof *out);
     heft_status status = save_begin(&job, items, nitems, options, stats, err);
@@ -36,9 +36,9 @@ heft_status heft_save_buffer(const heft_save_item *items, uint64_t nitems, const
     status = heft__to_size(nbytes, &size) ? heft__host_buffer(&job.alloc, nbytes, out, err) : heft__fail_memory(err, nbytes);
     if (status == HEFT_OK) {
         heft__sink sink = {.memory = out->data};
-        status = heft__save_job_run(&job, &sink, &workers, err);
+        status = heft__save_job_run(&job, &sink, err);
         if (status != HEFT_OK) heft_buffer_release(out);
-        else heft__save_job_stats(&job, workers, stats);
+        else if (stats) *stats = job.stats;
     }
     heft__save_job_free(&job);
     return status;
@@ -48,13 +48,12 @@ heft_status heft_save_callback(const heft_save_item *items, uint64_t nitems, con
                                int (*write)(void *ctx, const void *data, size_t nbytes), void *ctx,
                                heft_save_stats *stats, heft_error *err) {
     heft__save_job job;
-    uint32_t workers = 1;
     if (!write) return heft__fail_null(err, "write");
     heft_status status = save_begin(&job, items, nitems, options, stats, err);
     if (status != HEFT_OK) return status;
     heft__sink sink = {.write = write, .write_ctx = ctx};
-    status = heft__save_job_run(&job, &sink, &workers, err);
-    if (status == HEFT_OK) heft__save_job_stats(&job, workers, stats);
+    status = heft__save_job_run(&job, &sink, err);
+    if (status == HEFT_OK && stats) *stats = job.stats;
     heft__save_job_free(&job);
     return status;
 }

@@ -404,7 +404,7 @@ static bool target_copy_edge(heft__target *target, uint64_t offset, int from, ui
 }
 
 uint64_t heft__target_transfer(heft__target *target, uint64_t offset, int from, uint64_t from_offset, uint64_t nbytes,
-                               uint64_t *cloned) {
+                               bool copy, uint64_t *cloned) {
     uint64_t done = 0, head = (HEFT__TARGET_BLOCK - offset % HEFT__TARGET_BLOCK) % HEFT__TARGET_BLOCK;
     *cloned = 0;
     if (offset % HEFT__TARGET_BLOCK == from_offset % HEFT__TARGET_BLOCK && nbytes >= head + HEFT__TARGET_BLOCK) {
@@ -416,7 +416,7 @@ uint64_t heft__target_transfer(heft__target *target, uint64_t offset, int from, 
             return all ? nbytes : head + middle;
         }
     }
-    while (done < nbytes) {
+    while (copy && done < nbytes) {
         uint64_t n = nbytes - done;
         if (n > TARGET_CALL_MAX) n = TARGET_CALL_MAX;
         int64_t got = target_sys()->copy(target->fd, offset + done, from, from_offset + done, (size_t)n);

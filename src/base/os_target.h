@@ -106,10 +106,10 @@ heft_status heft__target_write(heft__target *target, uint64_t offset, const void
 heft_status heft__target_write_direct(heft__target *target, uint64_t offset, const void *data, uint64_t nbytes,
                                       heft_error *err);
 void heft__target_try_direct(heft__target *target); /* makes direct_fd, where the file system can */
-/* Shares or copies bytes of another file inside the kernel. Returns how many bytes from the start are done; the rest, which
- * may be all, is the caller's. *cloned of them are shared. */
+/* Shares bytes of another file, or has the kernel copy them if `copy` allows it. Returns how many bytes from the start are done;
+ * the rest, which may be all, is the caller's. *cloned of them are shared. */
 uint64_t heft__target_transfer(heft__target *target, uint64_t offset, int from, uint64_t from_offset, uint64_t nbytes,
-                               uint64_t *cloned);
+                               bool copy, uint64_t *cloned);
 /* Reads back what has been written. */
 heft_status heft__target_read(heft__target *target, uint64_t offset, void *data, uint64_t nbytes, heft_error *err);
 /* Sets the size: of a file whose size was not known. */

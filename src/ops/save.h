@@ -3,30 +3,41 @@
 #define HEFT_OPS_SAVE_H
 
 #include "base/os_target.h"
+#include "ops/run.h"
 #include "write/write.h"
 
 /* ---- parts: where the bytes of a range of the file come from (save_parts.c) ---- */
 
 typedef enum heft__part_kind {
     HEFT__PART_ZERO,    /* a filler */
-    HEFT__PART_MEMORY,  /* packed, in the byte order of files */
-    HEFT__PART_STRIDED, /* memory that is gathered or swapped on the way */
+    HEFT__PART_MEMORY,  /* packed, in host byte order */
+    HEFT__PART_STRIDED, /* memory that is gathered on the way */
     HEFT__PART_RANGE,   /* one range of a source */
     HEFT__PART_VIEW     /* a view that a plan gathers */
 } heft__part_kind;
 
 typedef struct heft__part {
-    uint64_t offset, nbytes; /* in the file */
-    const heft_save_item *item; /* NULL: a filler */
-    const uint8_t *data;     /* of MEMORY: its first byte */
-    heft_source *source;     /* of RANGE */
+    uint64_t offset, nbytes;    /* in the file */
+    const heft_save_item *item; /* NULL: none */
+    const uint8_t *data;        /* of MEMORY: its first byte */
+    heft_source *source;        /* of RANGE */
     uint64_t source_offset;
     heft__part_kind kind;
+    uint8_t from, to;           /* dtypes: where it comes from, and as written */
+    uint8_t cast_flags;         /* HEFT__CAST_SATURATE, _INEXACT */
+    bool done;                  /* written already */
 } heft__part;
 
-/* Parts of a layout in file order, those without bytes left out: *out is a block of *nparts (heft__free). */
-heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, heft__part **out,
-                             uint64_t *nparts, heft_error *err);
+/* True if the bytes of a MEMORY part lie there as they are in the file. */
+static inline bool heft__part_is_plain(const heft__part *part) {
+    return part->from == part->to && (!HEFT__HOST_IS_BIG_ENDIAN || heft__dtypes[part->to].component_bits <= 8);
+}
+
+/* Parts of a layout in file order, those without bytes left out, the format's own pieces among them if they are known before
+ * the tensors are written: *out is a block of heft__parts_most(layout), of which *nparts are used. */
+uint64_t heft__parts_most(const heft__layout *layout);
+heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, const heft_save_options *options,
+                             heft__part **out, uint64_t *nparts, heft_error *err);
 
 /* Bytes [from, from + nbytes) of a part that is no VIEW to `dst`. */
 heft_status heft__part_fill(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err);
@@ -46,7 +57,7 @@ bool heft__boxes_next(heft__boxes *boxes); /* false: no more */
 
 /* Where bytes go: one of target, memory and write. */
 typedef struct heft__sink {
-    heft__target *target;
+    heft__target *target; /* with a direct_fd what is whole blocks goes there */
     bool compare; /* the target's bytes are compared instead: MISMATCH */
     uint8_t *memory;
     int (*write)(void *ctx, const void *data, size_t nbytes); /* 0 or an errno; in order */
@@ -62,15 +73,19 @@ typedef struct heft__save_run {
     uint64_t total_nbytes;
     _Atomic uint64_t done_nbytes;
     double reported;      /* when */
+    bool no_share;
+    uint64_t shared_nbytes, kernel_nbytes;
     uint32_t most_workers; /* that ran */
 } heft__save_run;
 
 /* All parts. Sources are verified first. */
-heft_status heft__save_run_parts(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
+heft_status heft__save_run_parts(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err);
 /* Parts that are no VIEW, in blocks, by several threads. */
 heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
 /* Parts that are all VIEW, window by window. (save_view.c) */
 heft_status heft__save_run_views(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
+/* Marks as done what the file system can share or copy by itself: stretches of one file that stay together. (save_share.c) */
+heft_status heft__save_share(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err);
 /* nbytes at an offset of the file to the sink. */
 heft_status heft__sink_put(const heft__sink *sink, uint64_t offset, const void *data, uint64_t nbytes, heft_error *err);
 
@@ -81,15 +96,17 @@ typedef struct heft__save_job {
     heft_allocator alloc;
     heft__layout layout;
     heft__part *parts;
-    uint64_t nparts;
+    uint64_t nparts, parts_most;
+    heft_save_stats stats;
 } heft__save_job;
 
 heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items, uint64_t nitems,
                                 const heft_save_options *options, heft_error *err);
 void heft__save_job_free(heft__save_job *job);
 /* Header, tensors and all that belongs to the file, to a sink. */
-heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, uint32_t *workers, heft_error *err);
-heft_status heft__save_file(heft__save_job *job, const char *path, heft_save_stats *stats, heft_error *err);
-void heft__save_job_stats(const heft__save_job *job, uint32_t workers, heft_save_stats *out);
+heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft_error *err);
+/* To an open target, up to the fsync and the reading back. */
+heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err);
+heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err);
 
 #endif

@@ -1,9 +1,12 @@
 /* ops: parts of a file to be written: which item each range is of, and how its bytes are had. */
 #include "base/error.h"
-#include "ops/run.h"
+#include "dtype/cast.h"
 #include "ops/save.h"
 
 #include <string.h>
+
+/* Bytes that are converted at a time: source and result stay in the first two levels of cache. */
+enum { PART_CAST = 32768 };
 
 /* ---- making ---- */
 
@@ -21,101 +24,175 @@ static void part_of_tensor(heft__part *part, const heft_archive *archive, uint64
     uint32_t file;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
     part->kind = HEFT__PART_RANGE;
+    part->from = entry->dtype;
     part->source = archive->files[file]->source;
     part->source_offset = heft__entry_offset(archive->files[file], entry) + skip_nbytes;
 }
 
-static void part_of_item(heft__part *part, const heft__emit_entry *entry, const heft_save_item *item) {
-    const heft__dtype_info *info = &heft__dtypes[entry->dtype];
+static void part_of_item(heft__part *part, const heft_save_item *item) {
     part->item = item;
     if (item->view) {
-        uint64_t bits = (uint64_t)item->view->offset * info->bits;
+        uint64_t bits = (uint64_t)item->view->offset * heft__dtypes[item->view->dtype].bits;
+        part->kind = HEFT__PART_VIEW;
+        part->from = (uint8_t)item->view->dtype;
         if (heft_view_is_contiguous(item->view) && bits % 8 == 0)
             part_of_tensor(part, item->view->archive, item->view->id, bits / 8);
-        else part->kind = HEFT__PART_VIEW;
     } else if (item->archive) {
         part_of_tensor(part, item->archive, item->id, 0);
-    } else if (part_is_packed(item, info->bits / 8) && (!HEFT__HOST_IS_BIG_ENDIAN || info->component_bits <= 8)) {
-        part->kind = HEFT__PART_MEMORY;
-        part->data = item->data;
     } else {
-        part->kind = HEFT__PART_STRIDED;
+        part->kind = part_is_packed(item, heft__dtypes[item->dtype].bits / 8) ? HEFT__PART_MEMORY : HEFT__PART_STRIDED;
+        part->from = (uint8_t)item->dtype;
+        part->data = item->data;
     }
 }
 
-heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, heft__part **out,
-                             uint64_t *nparts, heft_error *err) {
+static void part_of_piece(heft__part *part, const heft__emit_piece *piece) {
+    *part = (heft__part){.offset = piece->offset,
+                         .nbytes = piece->nbytes,
+                         .data = piece->bytes,
+                         .kind = HEFT__PART_MEMORY,
+                         .from = HEFT_U8,
+                         .to = HEFT_U8};
+}
+
+uint64_t heft__parts_most(const heft__layout *layout) {
+    return layout->emit.nentries + layout->emit.npieces;
+}
+
+heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, const heft_save_options *options,
+                             heft__part **out, uint64_t *nparts, heft_error *err) {
     const heft__emit *emit = &layout->emit;
-    uint64_t n = 0;
+    uint64_t n = 0, most = heft__parts_most(layout), piece = 0;
+    bool first = !layout->emitter->finish; /* pieces that are known now are parts like others */
     *nparts = 0;
-    for (uint64_t i = 0; i < emit->nentries; i++) n += emit->entries[i].nbytes > 0;
-    *out = heft__alloc_zero(&emit->alloc, n * sizeof **out);
-    if (!*out) return heft__fail_memory(err, n * sizeof **out);
+    *out = heft__alloc_zero(&emit->alloc, most * sizeof **out);
+    if (!*out) return heft__fail_memory(err, most * sizeof **out);
     for (uint64_t i = 0; i < emit->nentries; i++) {
         const heft__emit_entry *entry = &emit->entries[i];
         if (!entry->nbytes) continue;
-        heft__part *part = &(*out)[(*nparts)++];
+        for (; first && piece < emit->npieces && emit->pieces[piece].offset < entry->offset; piece++)
+            part_of_piece(&(*out)[n++], &emit->pieces[piece]);
+        heft__part *part = &(*out)[n++];
         part->offset = entry->offset;
         part->nbytes = entry->nbytes;
-        if (entry->item != UINT32_MAX) part_of_item(part, entry, &items[entry->item]);
+        part->from = part->to = (uint8_t)entry->dtype;
+        part->cast_flags = (uint8_t)((options->saturate ? HEFT__CAST_SATURATE : 0) |
+                                     (options->allow_inexact ? HEFT__CAST_INEXACT : 0));
+        if (entry->item != UINT32_MAX) part_of_item(part, &items[entry->item]);
     }
+    for (; first && piece < emit->npieces; piece++) part_of_piece(&(*out)[n++], &emit->pieces[piece]);
+    *nparts = n;
     return HEFT_OK;
 }
 
 /* ---- filling ---- */
 
-/* Elements [at, end) of strided memory, packed, in the byte order of files. */
-static void part_gather(const heft_save_item *item, uint64_t at, uint64_t end, uint8_t *dst) {
-    const heft__dtype_info *info = &heft__dtypes[item->dtype];
-    uint32_t swap = HEFT__HOST_IS_BIG_ENDIAN && info->component_bits > 8 ? info->component_bits / 8u : 0;
-    int64_t packed = INT64_C(1), strides[HEFT_MAX_RANK];
-    for (uint32_t d = item->rank; d-- > 0;) {
-        strides[d] = item->stride_nbytes ? item->stride_nbytes[d] : packed * (info->bits / 8);
-        packed *= item->shape[d];
+/* Elements [at, end) of a row-major array in memory, packed; each component reversed under `swap`. */
+static void part_gather(const uint8_t *data, uint32_t rank, const uint64_t *shape, const int64_t *strides,
+                        const heft__dtype_info *info, uint64_t at, uint64_t end, bool swap, uint8_t *dst) {
+    uint32_t group = swap && info->component_bits > 8 ? info->component_bits / 8u : 0;
+    int64_t packed[HEFT_MAX_RANK], step = info->bits / 8;
+    for (uint32_t d = rank; d-- > 0 && !strides;) {
+        packed[d] = step;
+        step *= (int64_t)shape[d];
     }
-    heft__boxes boxes = {.dims = (const uint64_t *)item->shape, .rank = item->rank, .at = at, .end = end};
+    if (!strides) strides = packed;
+    heft__boxes boxes = {.dims = shape, .rank = rank, .at = at, .end = end};
     while (heft__boxes_next(&boxes)) {
         heft__loop loops[HEFT_MAX_RANK + 1];
         uint64_t unit = info->bits / 8u;
-        int64_t src = 0, to = 0, step = (int64_t)unit;
-        for (uint32_t d = item->rank; d-- > 0;) {
+        int64_t src = 0, to = 0;
+        step = (int64_t)unit;
+        for (uint32_t d = rank; d-- > 0;) {
             loops[d] = (heft__loop){boxes.shape[d], strides[d], step};
             step *= (int64_t)boxes.shape[d];
             src += (int64_t)boxes.first[d] * strides[d];
         }
-        uint32_t rank = heft__nest_normalize(loops, item->rank, &unit, swap != 0, &src, &to);
-        heft__copy_loops(dst + to, (const uint8_t *)item->data + src, loops, rank, (size_t)unit, swap);
+        uint32_t inner = heft__nest_normalize(loops, rank, &unit, group != 0, &src, &to);
+        heft__copy_loops(dst + to, data + src, loops, inner, (size_t)unit, group);
         dst += step;
     }
 }
 
-/* The same for bytes, which may begin and end inside of elements. */
-static void part_gather_bytes(const heft_save_item *item, uint64_t from, uint64_t nbytes, uint8_t *dst) {
-    uint64_t size = heft__dtypes[item->dtype].bits / 8u, n;
-    uint8_t element[16];
-    for (; nbytes; from += n, nbytes -= n, dst += n) {
-        uint64_t at = from / size, skip = from % size;
-        if (skip == 0 && nbytes >= size) {
-            n = nbytes / size * size;
-            part_gather(item, at, at + nbytes / size, dst);
-            continue;
-        }
-        n = size - skip < nbytes ? size - skip : nbytes;
-        part_gather(item, at, at + 1, element);
-        memcpy(dst, element + skip, (size_t)n);
+/* Elements [at, end) of a part, packed, in host byte order or that of files. */
+static heft_status part_elements(const heft__part *part, uint64_t at, uint64_t end, bool host_order, uint8_t *dst,
+                                 heft_error *err) {
+    const heft__dtype_info *info = &heft__dtypes[part->from];
+    uint64_t size = info->bits / 8u, count = end - at;
+    bool swap = HEFT__HOST_IS_BIG_ENDIAN && !host_order;
+    if (part->kind == HEFT__PART_STRIDED) {
+        const heft_save_item *item = part->item;
+        part_gather(part->data, item->rank, (const uint64_t *)item->shape, item->stride_nbytes, info, at, end, swap, dst);
+    } else if (part->kind == HEFT__PART_MEMORY) {
+        uint64_t all = part->nbytes / (heft__dtypes[part->to].bits / 8u);
+        part_gather(part->data, 1, &all, NULL, info, at, end, swap, dst);
+    } else {
+        heft_status status =
+            heft__source_read_all(part->source, part->source_offset + at * size, count * size, dst, NULL, err);
+        if (status != HEFT_OK) return status;
+        uint32_t group = info->component_bits / 8u;
+        for (uint8_t *p = dst; HEFT__HOST_IS_BIG_ENDIAN && host_order && p < dst + count * size; p += group)
+            for (uint32_t i = 0; i < group / 2; i++) {
+                uint8_t byte = p[i];
+                p[i] = p[group - 1 - i];
+                p[group - 1 - i] = byte;
+            }
     }
+    return HEFT_OK;
+}
+
+/* Elements [at, end) converted, in the byte order of files. */
+static heft_status part_convert(const heft__part *part, uint64_t at, uint64_t end, uint8_t *dst, heft_error *err) {
+    _Alignas(64) uint8_t raw[PART_CAST], cooked[PART_CAST];
+    const heft__dtype_info *from = &heft__dtypes[part->from], *to = &heft__dtypes[part->to];
+    bool swap = HEFT__HOST_IS_BIG_ENDIAN && to->component_bits > 8;
+    heft__cast cast;
+    if (!heft__cast_find(part->from, part->to, part->cast_flags, &cast))
+        return heft__cast_fail_pair(part->from, part->to, err);
+    uint64_t size = from->bits / 8u, to_size = to->bits / 8u, most = PART_CAST / (size > to_size ? size : to_size), n;
+    for (; at < end; at += n, dst += n * to_size) {
+        n = end - at < most ? end - at : most;
+        const uint8_t *src = part->kind == HEFT__PART_MEMORY ? part->data + at * size : raw;
+        if (src == raw) {
+            heft_status status = part_elements(part, at, at + n, true, raw, err);
+            if (status != HEFT_OK) return status;
+        }
+        size_t did = heft__cast_run(&cast, src, swap ? cooked : dst, (size_t)n);
+        if (did < n) return heft__cast_fail(&cast, src + did * size, at + did, err);
+        heft__loop loop = {n, (int64_t)to_size, (int64_t)to_size};
+        if (swap) heft__copy_loops(dst, cooked, &loop, 1, (size_t)to_size, (uint32_t)to_size);
+    }
+    return HEFT_OK;
+}
+
+/* Bytes of whole elements or parts of them. */
+static heft_status part_bytes(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err) {
+    uint64_t size = heft__dtypes[part->to].bits / 8u, n;
+    uint8_t element[16];
+    heft_status status = HEFT_OK;
+    for (; nbytes && status == HEFT_OK; from += n, nbytes -= n, dst += n) {
+        uint64_t at = from / size, skip = from % size;
+        bool whole = skip == 0 && nbytes >= size;
+        n = whole ? nbytes / size * size : size - skip < nbytes ? size - skip : nbytes;
+        uint64_t end = whole ? at + n / size : at + 1;
+        status = part->from == part->to ? part_elements(part, at, end, false, whole ? dst : element, err)
+                                        : part_convert(part, at, end, whole ? dst : element, err);
+        if (!whole && status == HEFT_OK) memcpy(dst, element + skip, (size_t)n);
+    }
+    return status;
 }
 
 heft_status heft__part_fill(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err) {
-    if (part->kind == HEFT__PART_RANGE) {
-        heft_status status = heft__source_read_all(part->source, part->source_offset + from, nbytes, dst, NULL, err);
-        const heft_view *view = part->item->view;
-        if (status != HEFT_OK)
-            heft__error_name(err, view ? view->archive : part->item->archive, view ? view->id : part->item->id);
-        return status;
-    }
+    heft_status status = HEFT_OK;
     if (part->kind == HEFT__PART_ZERO) memset(dst, 0, (size_t)nbytes);
-    else if (part->kind == HEFT__PART_MEMORY) memcpy(dst, part->data + from, (size_t)nbytes);
-    else part_gather_bytes(part->item, from, nbytes, dst);
-    return HEFT_OK;
+    else if (part->kind == HEFT__PART_MEMORY && heft__part_is_plain(part)) memcpy(dst, part->data + from, (size_t)nbytes);
+    else if (part->kind == HEFT__PART_RANGE && part->from == part->to)
+        status = heft__source_read_all(part->source, part->source_offset + from, nbytes, dst, NULL, err);
+    else status = part_bytes(part, from, nbytes, dst, err);
+    if (status == HEFT_OK || !part->item) return status;
+    const heft_view *view = part->item->view;
+    const heft_archive *archive = view ? view->archive : part->item->archive;
+    if (archive) heft__error_name(err, archive, view ? view->id : part->item->id);
+    else heft__error_tensor(err, part->item->name, part->item->name_len ? part->item->name_len : strlen(part->item->name));
+    return status;
 }

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A block is handed to a thread; it goes out in pieces that fit the second-level cache. Larger pieces of packed memory go out
- * as they lie. */
+/* A block is handed to a thread; it goes out in pieces that fit the second-level cache, past the page cache in one. Larger
+ * pieces of packed memory go out as they lie, unless that is where the disk cannot take them from. */
 #define SAVE_BLOCK (UINT64_C(4) << 20)
 #define SAVE_PIECE (UINT64_C(1) << 20)
 #define SAVE_STRAIGHT (UINT64_C(256) << 10)
@@ -20,7 +20,7 @@ typedef struct save_block {
 } save_block;
 
 typedef struct save_worker {
-    uint8_t *scratch; /* SAVE_PIECE bytes; NULL: the sink is memory */
+    uint8_t *scratch; /* `piece` bytes; NULL: the sink is memory */
     uint64_t failed_block;
     heft_status status;
     heft_error err;
@@ -31,6 +31,7 @@ typedef struct save_pool {
     const heft__part *parts;
     save_block *blocks;
     uint64_t nblocks, capacity;
+    uint64_t piece; /* bytes of scratch, and of one write */
     save_worker *workers;
     _Atomic uint64_t cursor;
     atomic_bool stop, cancelled;
@@ -60,9 +61,20 @@ static heft_status save_compare(const heft__sink *sink, uint64_t offset, const u
     return HEFT_OK;
 }
 
+/* Whole blocks past the page cache, the rest through it. */
+static heft_status save_put_direct(heft__target *target, uint64_t offset, const uint8_t *data, uint64_t nbytes,
+                                   heft_error *err) {
+    uint64_t whole = nbytes / HEFT__TARGET_BLOCK * HEFT__TARGET_BLOCK;
+    heft_status status = whole ? heft__target_write_direct(target, offset, data, whole, err) : HEFT_OK;
+    return status == HEFT_OK ? heft__target_write(target, offset + whole, data + whole, nbytes - whole, err) : status;
+}
+
 heft_status heft__sink_put(const heft__sink *sink, uint64_t offset, const void *data, uint64_t nbytes,
                            heft_error *err) {
     if (sink->compare) return save_compare(sink, offset, data, nbytes, err);
+    if (sink->target && sink->target->direct_fd >= 0 &&
+        (offset | (uintptr_t)data) % HEFT__TARGET_BLOCK == 0)
+        return save_put_direct(sink->target, offset, data, nbytes, err);
     if (sink->target) return heft__target_write(sink->target, offset, data, nbytes, err);
     if (sink->memory) {
         if (sink->memory + offset != data) memcpy(sink->memory + offset, data, (size_t)nbytes);
@@ -84,7 +96,7 @@ static bool save_cut(save_pool *pool, const heft__part *parts, uint64_t nparts) 
     save_block *last = NULL;
     for (uint64_t i = 0; i < nparts; i++) {
         uint64_t at = parts[i].offset, end = at + parts[i].nbytes;
-        while (at < end) {
+        while (at < end && !parts[i].done) {
             uint64_t stop = (at / SAVE_BLOCK + 1) * SAVE_BLOCK;
             if (stop > end) stop = end;
             if (!last || last->offset + last->nbytes != at || at % SAVE_BLOCK == 0) {
@@ -106,7 +118,8 @@ static heft_status save_flush(const save_pool *pool, uint64_t offset, const uint
 }
 
 static bool save_goes_straight(const save_pool *pool, const heft__part *part, uint64_t nbytes) {
-    return part->kind == HEFT__PART_MEMORY && nbytes >= SAVE_STRAIGHT && !pool->run->sink.memory;
+    const heft__target *target = pool->run->sink.target;
+    return part->kind == HEFT__PART_MEMORY && nbytes >= SAVE_STRAIGHT && !(target && target->direct_fd >= 0) && !pool->run->sink.memory && heft__part_is_plain(part);
 }
 
 /* Fills and puts one block. */
@@ -125,11 +138,11 @@ static heft_status save_block_run(save_pool *pool, save_worker *worker, const sa
             from = at += n;
             continue;
         }
-        if (n > SAVE_PIECE - (at - from)) n = SAVE_PIECE - (at - from);
+        if (n > pool->piece - (at - from)) n = pool->piece - (at - from);
         uint8_t *dst = memory ? memory + at : worker->scratch + (at - from);
         status = heft__part_fill(part, skip, n, dst, &worker->err);
         at += n;
-        if (status == HEFT_OK && at - from == SAVE_PIECE) {
+        if (status == HEFT_OK && at - from == pool->piece) {
             status = save_flush(pool, from, memory ? memory + from : worker->scratch, at - from, &worker->err);
             from = at;
         }
@@ -189,24 +202,27 @@ static uint32_t save_workers(const heft__save_run *run, const save_pool *pool) {
     uint32_t workers = run->workers ? run->workers : nbytes < SAVE_ONE_WORKER ? 1 : heft__default_workers();
     if (run->sink.write) workers = 1;
     if (workers > HEFT__PARALLEL_MOST) workers = HEFT__PARALLEL_MOST;
-    return workers < pool->nblocks ? workers : (uint32_t)pool->nblocks;
+    return workers < pool->nblocks ? workers : pool->nblocks ? (uint32_t)pool->nblocks : 1;
 }
 
 heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err) {
-    save_pool pool = {.run = run, .parts = parts, .reporting = ATOMIC_FLAG_INIT};
+    save_pool pool = {.run = run, .parts = parts, .reporting = ATOMIC_FLAG_INIT, .piece = SAVE_PIECE};
+    if (run->sink.target && run->sink.target->direct_fd >= 0) pool.piece = SAVE_BLOCK;
     if (!nparts) return HEFT_OK;
     atomic_init(&pool.cursor, 0);
     atomic_init(&pool.stop, false);
     atomic_init(&pool.cancelled, false);
     heft_status status = save_cut(&pool, parts, nparts) ? HEFT_OK : heft__fail_memory(err, HEFT_NONE);
     uint32_t workers = save_workers(run, &pool);
-    uint64_t head = workers * sizeof(save_worker), each = run->sink.memory ? 0 : SAVE_PIECE, all = head + workers * each;
+    uint64_t head = workers * sizeof(save_worker) + HEFT__TARGET_BLOCK, each = run->sink.memory ? 0 : pool.piece;
+    uint64_t all = head + workers * each;
     uint8_t *block = status == HEFT_OK ? heft__alloc(&run->alloc, all) : NULL;
     if (status == HEFT_OK && !block) status = heft__fail_memory(err, all);
     if (status == HEFT_OK) {
         pool.workers = (save_worker *)(void *)block;
-        memset(pool.workers, 0, head);
-        for (uint32_t i = 0; i < workers; i++) pool.workers[i].scratch = each ? block + head + i * each : NULL;
+        memset(pool.workers, 0, workers * sizeof(save_worker));
+        uint8_t *scratch = block + head - (uintptr_t)(block + head) % HEFT__TARGET_BLOCK;
+        for (uint32_t i = 0; i < workers; i++) pool.workers[i].scratch = each ? scratch + i * each : NULL;
         uint32_t ran = heft__parallel(workers, save_work, &pool);
         if (ran > run->most_workers) run->most_workers = ran;
         status = save_collect(&pool, workers, err);
@@ -223,7 +239,7 @@ static heft_source *save_part_source(const heft__part *part) {
     return NULL; /* views are verified when their plans run */
 }
 
-heft_status heft__save_run_parts(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err) {
+heft_status heft__save_run_parts(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err) {
     heft_source *last = NULL;
     heft_status status = HEFT_OK;
     for (uint64_t i = 0; i < nparts && status == HEFT_OK; i++) {
@@ -231,6 +247,7 @@ heft_status heft__save_run_parts(heft__save_run *run, const heft__part *parts, u
         if (source && source != last) status = heft__source_verify(source, err);
         last = source ? source : last;
     }
+    if (status == HEFT_OK) status = heft__save_share(run, parts, nparts, err);
     for (uint64_t i = 0, n; i < nparts && status == HEFT_OK; i += n) {
         bool views = parts[i].kind == HEFT__PART_VIEW;
         for (n = 1; i + n < nparts && (parts[i + n].kind == HEFT__PART_VIEW) == views; n++) {}

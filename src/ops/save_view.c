@@ -10,13 +10,19 @@
 /* Memory of one window. A larger one reads strided views in fewer passes over their files. */
 #define SAVE_WINDOW (UINT64_C(32) << 20)
 
-/* What goes into the next window: parts [first, end), the first from byte `from` on, the last up to byte `to`. */
+/* What goes into the next window: parts [first, end), the first from byte `from` of the file on, the last up to byte `to`. */
 typedef struct view_window {
-    uint64_t first, end, from, to, nbytes;
+    uint64_t first, end, from, to;
+    uint64_t nbytes; /* of memory */
 } view_window;
 
 static uint64_t view_size(const heft__part *part) {
-    return heft__dtypes[part->item->view->dtype].bits / 8u; /* 0: sub-byte, which is never cut */
+    return heft__dtypes[part->from].bits / 8u; /* 0: sub-byte, which is never cut nor converted */
+}
+
+/* Bytes in memory of so many bytes in the file. */
+static uint64_t view_memory(const heft__part *part, uint64_t nbytes) {
+    return part->from == part->to ? nbytes : nbytes / (heft__dtypes[part->to].bits / 8u) * view_size(part);
 }
 
 /* From the place where the last one ended. */
@@ -29,11 +35,12 @@ static void view_next(view_window *w, const heft__part *parts, uint64_t nparts) 
     }
     w->nbytes = 0;
     for (w->end = w->first; w->end < nparts && w->nbytes < SAVE_WINDOW; w->end++) {
-        uint64_t from = w->end == w->first ? w->from : 0, left = parts[w->end].nbytes - from, size = view_size(&parts[w->end]);
-        uint64_t room = size ? (SAVE_WINDOW - w->nbytes) / size * size : left;
+        const heft__part *part = &parts[w->end];
+        uint64_t from = w->end == w->first ? w->from : 0, left = part->nbytes - from, size = view_size(part);
+        uint64_t room = size ? (SAVE_WINDOW - w->nbytes) / size * (heft__dtypes[part->to].bits / 8u) : left;
         if (left > room && w->nbytes) break; /* it begins a window of its own */
         w->to = from + (left < room ? left : room);
-        w->nbytes += w->to - from;
+        w->nbytes += view_memory(part, w->to - from);
     }
 }
 
@@ -61,37 +68,37 @@ static heft_status view_plan(const heft__save_run *run, const heft__part *parts,
                                   .default_workers = heft__default_workers(),
                                   .host_is_big_endian = HEFT__HOST_IS_BIG_ENDIAN,
                                   .nviews = w->end - w->first,
-                                  .options = {.struct_size = sizeof request.options,
-                                              .workers = run->workers,
-                                              .keep_file_order = true}};
+                                  .options = {.struct_size = sizeof request.options, .workers = run->workers}};
     heft_status status = heft__plan_new(&request, out, err);
     uint64_t place = 0;
     for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
         uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
-        uint64_t size = view_size(&parts[i]);
+        uint64_t size = heft__dtypes[parts[i].to].bits / 8u;
         const heft_view *view = parts[i].item->view;
         if (size) status = view_add(*out, view, from / size, to / size, place, (uint32_t)(i - w->first), err);
         else status = heft__plan_add_view(*out, view, place, NULL, (uint32_t)(i - w->first), err);
-        place += to - from;
+        place += view_memory(&parts[i], to - from);
     }
     return status == HEFT_OK ? heft__plan_finish(*out, err) : status;
 }
 
-/* Writes a window that has been read. */
+/* Writes a window that has been read: its parts, as memory. */
 static heft_status view_write(heft__save_run *run, const heft__part *parts, const view_window *w, const uint8_t *data,
                               heft_error *err) {
-    heft_status status = HEFT_OK;
-    /* Parts that follow each other in the file are one; what lies between others (tensors without bytes) is nothing. */
-    for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
-        uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
-        heft__part part = {.offset = parts[i].offset + from, .nbytes = to - from, .data = data, .kind = HEFT__PART_MEMORY};
-        while (i + 1 < w->end && parts[i + 1].offset == part.offset + part.nbytes) {
-            i++;
-            part.nbytes += i + 1 == w->end ? w->to : parts[i].nbytes;
-        }
-        data += part.nbytes;
-        status = heft__save_run_blocks(run, &part, 1, err);
+    uint64_t n = w->end - w->first;
+    heft__part *ready = heft__alloc(&run->alloc, n * sizeof *ready);
+    if (!ready) return heft__fail_memory(err, n * sizeof *ready);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t from = i == 0 ? w->from : 0, to = i + 1 == n ? w->to : parts[w->first + i].nbytes;
+        ready[i] = parts[w->first + i];
+        ready[i].kind = HEFT__PART_MEMORY;
+        ready[i].data = data;
+        ready[i].offset += from;
+        ready[i].nbytes = to - from;
+        data += view_memory(&ready[i], to - from);
     }
+    heft_status status = heft__save_run_blocks(run, ready, n, err);
+    heft__free(&run->alloc, ready, n * sizeof *ready);
     return status;
 }
 

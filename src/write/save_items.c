@@ -6,6 +6,7 @@
 #include "base/sort.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "dtype/cast.h"
 #include "plan/plan.h"
 #include "write/write.h"
 
@@ -69,7 +70,7 @@ static heft_status given_check_origin(const heft_save_item *item, uint64_t numbe
         if (status != HEFT_OK) return status;
         out->rank = item->view->rank;
         out->shape = (const uint64_t *)item->view->shape; /* no dim of a view is negative */
-        out->dtype = item->view->dtype;
+        out->from = item->view->dtype;
         return HEFT_OK;
     }
     if (item->archive) {
@@ -81,7 +82,7 @@ static heft_status given_check_origin(const heft_save_item *item, uint64_t numbe
         const heft__entry *entry = heft__archive_entry(item->archive, item->id, &file);
         out->rank = entry->rank;
         out->shape = entry->shape;
-        out->dtype = entry->dtype;
+        out->from = entry->dtype;
         return HEFT_OK;
     }
     if (item->rank && !item->shape) return given_refuse(err, item, number, "the shape is NULL");
@@ -89,7 +90,7 @@ static heft_status given_check_origin(const heft_save_item *item, uint64_t numbe
         if (item->shape[d] < 0) return given_refuse(err, item, number, "a dim is negative");
     out->rank = item->rank;
     out->shape = (const uint64_t *)item->shape;
-    out->dtype = item->dtype;
+    out->from = item->dtype;
     if (item->stride_nbytes && heft_dtype_bits(item->dtype) < 8)
         return given_refuse(err, item, number, "elements of less than a byte cannot have strides");
     if (item->stride_nbytes && item->rank > HEFT_MAX_RANK)
@@ -104,9 +105,15 @@ heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__
     heft_status status = given_check_name(item, number, out, err);
     if (status == HEFT_OK) status = given_check_origin(item, number, out, err);
     if (status != HEFT_OK) return status;
-    if (out->dtype == HEFT_DTYPE_NONE || out->dtype >= HEFT_DTYPE_COUNT)
+    out->dtype = item->as ? item->as : out->from;
+    if (out->from == HEFT_DTYPE_NONE || out->from >= HEFT_DTYPE_COUNT || out->dtype >= HEFT_DTYPE_COUNT)
         return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_UNKNOWN_DTYPE, item, number,
-                               "%u is no dtype that can be written", out->dtype);
+                               "%u is no dtype that can be written", out->from < HEFT_DTYPE_COUNT ? out->dtype : out->from);
+    if (!heft__cast_supported(out->from, out->dtype)) {
+        status = heft__cast_fail_pair(out->from, out->dtype, err);
+        heft__error_tensor(err, out->name, out->name_len);
+        return status;
+    }
     heft__shape_fault fault = heft__shape_nbytes(out->dtype, out->rank, out->shape, &out->nelems, &out->nbytes);
     if (fault == HEFT__SHAPE_SUB_BYTE)
         return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SUB_BYTE, item, number,

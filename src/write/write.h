@@ -15,8 +15,8 @@ typedef struct heft__item {
     size_t name_len;
     const uint64_t *shape;
     uint32_t rank;
-    heft_dtype dtype;
-    uint64_t nelems, nbytes;
+    heft_dtype from, dtype; /* where it comes from, and as it is written */
+    uint64_t nelems, nbytes; /* as written */
 } heft__item;
 
 /* Checks one item by itself: INVALID_ARGUMENT naming it. */

@@ -562,9 +562,11 @@ def save_options(metadata=None, **fields):
     return made, (array, keep)
 
 
-def save(path, tensors, metadata=None, **fields):
+def save(path, tensors, metadata=None, as_dtype=None, **fields):
     """heft_save; `path` None: the bytes of heft_save_buffer. Returns (bytes or None, heft_save_stats)."""
     items, stats = Items(tensors), structs["heft_save_stats"]()
+    for item in items.raw if as_dtype else ():
+        setattr(item, "as", DTYPES.index(as_dtype))
     made, _keep = save_options(metadata, **fields)
     if path is not None:
         call("heft_save", os.fsencode(path), items.raw, items.count, _by_reference(made), ctypes.byref(stats))

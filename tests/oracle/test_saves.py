@@ -162,13 +162,70 @@ def test_large_views():
         with Archive(path) as archive:
             view = archive.view("big")
             items = {"t": view.permute(), "r": view.index(slice(None, None, -1)), "w": view, "s": archive.view("small")}
-            save(other, items, no_sync=True)
+            save(other, items, verify=True)  # durable: past the page cache
             plain = {"t": ("U32", big.shape, big.tobytes()), "s": ("U8", (9999,), small.tobytes()),
                      "r": ("U32", big.T.shape, numpy.ascontiguousarray(big.T[::-1]).tobytes()),
                      "w": ("U32", big.T.shape, numpy.ascontiguousarray(big.T).tobytes())}
             expected = model(plain, None)
             assert pathlib.Path(other).read_bytes() == expected
             assert save(None, items)[0] == expected
+
+
+FLOATS = ["BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2"]
+
+
+def test_conversions():
+    rng = random.Random(9)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "source")
+        for _ in range(heftlib.cases(300)):
+            source, target = rng.choice(FLOATS), rng.choice(FLOATS)
+            if BITS[source] == 64 and BITS[target] < 32:
+                continue  # ml_dtypes rounds twice
+            shape = [rng.randrange(1, 40) for _ in range(rng.randrange(1, 4))]
+            array = numpy.asarray(numpy.random.default_rng(rng.randrange(2**32)).standard_normal(shape)).astype(NUMPY[source])
+            save(path, {"odd": ("U8", numpy.zeros(rng.randrange(9), numpy.uint8)), "x": (source, array)}, keep_order=True,
+                 overwrite=True, no_sync=True)
+            with Archive(path) as archive:
+                view = archive.view("x")
+                given = {"plain": (view, array), "turned": (view.permute(), array.T), "back": (view.index(slice(None, None, -1)), array[::-1])}
+                items = {name: value[0] for name, value in given.items()}
+                items["whole"], items["memory"] = (archive, archive.find("x")), (source, array)
+                items["strided"] = (source, array.T)
+                arrays = {**{name: value[1] for name, value in given.items()}, "whole": array, "memory": array, "strided": array.T}
+                data, _ = save(None, items, as_dtype=target, workers=rng.choice((1, 2)))
+                plain = {name: (target, part.shape, numpy.ascontiguousarray(part).astype(NUMPY[target]).tobytes())
+                         for name, part in arrays.items()}
+                assert data == model(plain, None)
+    try:
+        save(None, {"n": ("I32", numpy.arange(300, dtype=numpy.int32).reshape(3, 100).T)}, as_dtype="I8")
+        raise AssertionError("300 fits no I8")
+    except HeftError as error:
+        assert error.status == "mismatch" and error.tensor == "n"
+    data, _ = save(None, {"n": ("I32", numpy.array([5, 300, -300], dtype=numpy.int32))}, as_dtype="I8", saturate=True)
+    assert data[-3:] == bytes([5, 127, 128])
+    try:
+        save(None, {"n": ("F32", numpy.zeros(3, dtype=numpy.float32))}, as_dtype="I8")
+        raise AssertionError("floats become integers")
+    except HeftError as error:
+        assert error.status == "unsupported" and error.tensor == "n"
+
+
+def test_bytes_that_stay_are_copied_by_the_kernel():
+    with tempfile.TemporaryDirectory() as folder:
+        path, other = os.path.join(folder, "a"), os.path.join(folder, "b")
+        arrays = {f"t{i}": ("F32", numpy.arange(30000 + i, dtype=numpy.float32)) for i in range(9)}
+        save(path, arrays, {"x": "y"}, no_sync=True)
+        with Archive(path) as archive:
+            whole = {name: (archive, archive.find(name)) for name in arrays}
+            for fields in ({}, {"no_share": True}, {"verify": True}, {"align": 4096}):
+                _, stats = save(other, whole, {"other": "z" * 77}, overwrite=True, **fields)
+                moved = stats.shared_nbytes + stats.kernel_nbytes
+                assert moved in (0, stats.data_nbytes), "some file systems copy all, some nothing"
+                assert moved == 0 or "no_share" not in fields
+                with Archive(other) as copy:
+                    for name, (_, array) in arrays.items():
+                        assert bytes(copy.view(name).read_buffer()) == array.tobytes()
 
 
 def test_aligned_files():

@@ -332,6 +332,42 @@ static void what_appears_meanwhile_is_kept(void **state) {
     free(path);
 }
 
+/* Bytes that go from file to file inside the kernel: shared where that works, copied, or left to the caller. */
+static void transfers_are_whole_or_say_how_far(void **state) {
+    (void)state;
+    enum { SIZE = 100000 };
+    uint8_t *bytes = malloc(SIZE), *back = malloc(SIZE);
+    for (int i = 0; i < SIZE; i++) bytes[i] = (uint8_t)(i * 31 >> 3);
+    int from = open(test_write("transfer", bytes, SIZE), O_RDONLY);
+    static const struct {
+        int no_clone, no_copy;
+        size_t most;
+        bool interrupt, copy;
+    } ways[] = {{0, 0, 0, false, true}, {EOPNOTSUPP, 0, 0, false, true}, {EXDEV, 0, 777, true, true},
+                {EINVAL, EXDEV, 0, false, true}, {EOPNOTSUPP, 0, 0, false, false}};
+    static const uint64_t offsets[][2] = {{0, 0}, {4096, 4096}, {100, 100}, {4196, 100}, {5000, 7}};
+    for (size_t w = 0; w < 5; w++)
+        for (size_t o = 0; o < 5; o++) {
+            heft__target_options options = {.nbytes = HEFT_NONE, .no_sync = true};
+            heft__target target;
+            uint64_t to = offsets[o][0], at = offsets[o][1], n = SIZE - 9000, cloned;
+            assert_int_equal(heft__target_open(&target, test_path("transferred"), &options, NULL), HEFT_OK);
+            trap_begin(&(trap_plan){.no_clone = ways[w].no_clone, .no_copy = ways[w].no_copy, .most = ways[w].most,
+                                    .interrupt = ways[w].interrupt});
+            uint64_t done = heft__target_transfer(&target, to, from, at, n, ways[w].copy, &cloned);
+            trap_end();
+            assert_true(done <= n && cloned <= done);
+            if (ways[w].no_clone) assert_int_equal(cloned, 0);
+            if (ways[w].no_clone) assert_int_equal(done, ways[w].no_copy || !ways[w].copy ? 0 : n);
+            assert_int_equal(heft__target_read(&target, to, back, done, NULL), HEFT_OK);
+            assert_memory_equal(back, bytes + at, done);
+            heft__target_abort(&target);
+        }
+    close(from);
+    free(bytes);
+    free(back);
+}
+
 /* ---- ends of the process ---- */
 
 /* SIGKILL before each call: the old file or the new one, whole; litter only under a temporary name, known as dead. */
@@ -514,6 +550,7 @@ int main(void) {
         cmocka_unit_test_teardown(interrupted_and_short_calls, no_trap),
         cmocka_unit_test_teardown(renames_that_do_not_replace, no_trap),
         cmocka_unit_test_teardown(what_appears_meanwhile_is_kept, no_trap),
+        cmocka_unit_test_teardown(transfers_are_whole_or_say_how_far, no_trap),
         cmocka_unit_test_teardown(killed_at_every_call, no_trap),
         cmocka_unit_test(names_of_temporary_files),
         cmocka_unit_test(twenty_threads_save_one_path),

@@ -1,0 +1,54 @@
+/* ops: bytes that stay as they are in a file are shared with it, or copied inside the kernel, where the file system can. */
+#include "base/error.h"
+#include "facts/facts.h"
+#include "ops/save.h"
+
+/* Less is copied by the pool: a call has to be worth it. */
+#define SHARE_LEAST (UINT64_C(64) << 10)
+
+static bool share_can(const heft__part *part) {
+    return part->kind == HEFT__PART_RANGE && part->from == part->to && heft__source_base(part->source)->fd >= 0;
+}
+
+/* Parts [i, end) that lie in the file as they lie in one source. */
+static uint64_t share_stretch(const heft__part *parts, uint64_t nparts, uint64_t i) {
+    uint64_t end = i + 1;
+    while (end < nparts && share_can(&parts[end]) && parts[end].source == parts[i].source &&
+           parts[end].offset == parts[end - 1].offset + parts[end - 1].nbytes &&
+           parts[end].source_offset == parts[end - 1].source_offset + parts[end - 1].nbytes)
+        end++;
+    return end;
+}
+
+/* On a local disk the kernel's copy is a plain one by one thread, slower than the pool; a server does it without the network. */
+static bool share_is_remote(heft_source *source) {
+    heft__source_facts facts;
+    heft__facts_source(source, NULL, 0, &facts);
+    return facts.fs_class == HEFT__FS_NETWORK || facts.fs_class == HEFT__FS_USER_SPACE;
+}
+
+heft_status heft__save_share(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err) {
+    if (run->no_share || !run->sink.target || run->sink.compare) return HEFT_OK;
+    for (uint64_t i = 0, end; i < nparts; i = end) {
+        end = i + 1;
+        if (!share_can(&parts[i])) continue;
+        end = share_stretch(parts, nparts, i);
+        uint64_t nbytes = parts[end - 1].offset + parts[end - 1].nbytes - parts[i].offset, shared = 0;
+        if (nbytes < SHARE_LEAST) continue;
+        heft_source *source = parts[i].source;
+        uint64_t from = parts[i].source_offset + source->window_offset;
+        uint64_t done = heft__target_transfer(run->sink.target, parts[i].offset, heft__source_base(source)->fd, from, nbytes,
+                                              share_is_remote(source), &shared);
+        if (done == 0) continue;
+        run->shared_nbytes += shared;
+        run->kernel_nbytes += done - shared;
+        uint64_t stop = parts[i].offset + done;
+        for (uint64_t k = i; k < end && parts[k].offset + parts[k].nbytes <= stop; k++) {
+            parts[k].done = true; /* one that is not whole is written again */
+            atomic_fetch_add(&run->done_nbytes, parts[k].nbytes);
+        }
+        if (run->progress && run->progress(run->progress_ctx, atomic_load(&run->done_nbytes), run->total_nbytes))
+            return heft__fail(err, HEFT_CANCELLED, HEFT_FAULT_CALL, "the progress callback asked to stop");
+    }
+    return HEFT_OK;
+}
