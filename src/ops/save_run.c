@@ -118,8 +118,9 @@ static heft_status save_flush(const save_pool *pool, uint64_t offset, const uint
 }
 
 static bool save_goes_straight(const save_pool *pool, const heft__part *part, uint64_t nbytes) {
-    const heft__target *target = pool->run->sink.target;
-    return part->kind == HEFT__PART_MEMORY && nbytes >= SAVE_STRAIGHT && !(target && target->direct_fd >= 0) && !pool->run->sink.memory && heft__part_is_plain(part);
+    const heft__sink *sink = &pool->run->sink;
+    if (sink->memory || (sink->target && sink->target->direct_fd >= 0)) return false;
+    return part->kind == HEFT__PART_MEMORY && nbytes >= SAVE_STRAIGHT && heft__part_is_plain(part);
 }
 
 /* Fills and puts one block. */
