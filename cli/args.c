@@ -32,8 +32,42 @@ const cli_option cli_option_table[] = {
     {"force", 'f', ARG_FLAG, ARGS_AT(force), CLI_SHOW, NULL, NULL, "replace an existing output file"},
     {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_SHOW, NULL, NULL, "say what was read, and whether a view needs a copy"},
     {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_CHECK, NULL, NULL, "account for every byte"},
+    {"include", 0, ARG_LIST, ARGS_AT(include), CLI_LOADERS, "GLOB", NULL, "only tensors that match; may be given again"},
+    {"exclude", 0, ARG_LIST, ARGS_AT(exclude), CLI_LOADERS, "GLOB", NULL, "not the tensors that match; may be given again"},
+    {"skip", 0, ARG_TEXT, ARGS_AT(skip), CLI_LOADERS, "KIND,...", NULL,
+     "leave out what serving does not read: vision, mtp,\nactivation-scales"},
+    {"defer", 0, ARG_LIST, ARGS_AT(defer), CLI_LOADERS, "GLOB", NULL, "locate what matches, and do not read it"},
+    {"ep-rank", 0, ARG_RANK, ARGS_AT(ep_rank), CLI_LOADERS, "R", NULL, "this process's place in the expert-parallel group"},
+    {"ep-world", 0, ARG_NUMBER, ARGS_AT(ep_world), CLI_LOADERS, "W", NULL, "processes that share the experts"},
+    {"experts", 0, ARG_NUMBER, ARGS_AT(experts), CLI_LOADERS, "N", NULL, "experts of a layer"},
+    {"preset", 0, ARG_CHOICE, ARGS_AT(preset), CLI_LOADERS, "NAME", "none,atlas,vllm",
+     "whose rules for experts: atlas or vllm"},
+    {"replicated", 0, ARG_LIST, ARGS_AT(replicated), CLI_LOADERS, "PREFIX", NULL,
+     "names that every rank keeps (mtp.); may be given again"},
+    {"tp-rank", 0, ARG_RANK, ARGS_AT(tp_rank), CLI_LOADERS, "R", NULL, "this process's place in the tensor-parallel group"},
+    {"tp-world", 0, ARG_NUMBER, ARGS_AT(tp_world), CLI_LOADERS, "W", NULL, "processes that share the tensors"},
+    {"tp-rule", 0, ARG_LIST, ARGS_AT(tp_rules), CLI_LOADERS, "GLOB=AXIS", NULL,
+     "cut what matches along an axis: a number, row (whole\nrows) or column (a part of each row); the first that\n"
+     "matches counts"},
+    {"tp-ceil", 0, ARG_FLAG, ARGS_AT(tp_ceil), CLI_LOADERS, NULL, NULL,
+     "what does not divide: the last ranks get less"},
+    {"io", 0, ARG_CHOICE, ARGS_AT(io), CLI_PLAN | CLI_LOAD, "PATH", "auto,map,buffered,direct",
+     "auto: chosen for each file; or all by map, buffered,\ndirect"},
+    {"engine", 0, ARG_CHOICE, ARGS_AT(engine), CLI_PLAN | CLI_LOAD, "ENGINE", "auto,pool,uring", "who reads: auto, pool, uring"},
+    {"workers", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_LOADERS | CLI_BENCH, "N", NULL, "threads (by path and size, up to 4)"},
+    {"align", 0, ARG_SIZE, ARGS_AT(align), CLI_PLAN | CLI_LOAD, "N", NULL,
+     "bytes that addresses of tensors are a multiple of: a\npower of two up to 4096"},
+    {"limit", 0, ARG_SIZE, ARGS_AT(limit), CLI_PLAN | CLI_LOAD, "SIZE", NULL, "refuse to use more memory than that"},
+    {"reserve", 0, ARG_SIZE, ARGS_AT(reserve), CLI_LOADERS, "SIZE", NULL, "leave so much memory free"},
+    {"multiplier", 0, ARG_DECIMAL, ARGS_AT(multiplier), CLI_PLAN | CLI_LOAD, "X", NULL,
+     "memory that a serving program needs, as a multiple of\nthe kept bytes (1.0)"},
+    {"touch", 0, ARG_FLAG, ARGS_AT(touch), CLI_LOAD, NULL, NULL, "then read every byte once, which makes a mapped load honest"},
+    {"repeat", 0, ARG_NUMBER, ARGS_AT(repeat), CLI_LOAD, "N", NULL, "load so many times"},
+    {"samples", 0, ARG_NUMBER, ARGS_AT(samples), CLI_BENCH, "N", NULL, "rounds, of which the median counts (3)"},
+    {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_PLAN, NULL, NULL, "list the runs: what is read in one piece"},
     {"json", 0, ARG_FLAG, ARGS_AT(json), CLI_ALL, NULL, NULL, "JSON, see docs/json.md"},
-    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LS | CLI_INFO, NULL, NULL, "no warnings"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LS | CLI_INFO | CLI_PLAN, NULL, NULL, "no warnings"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LOAD | CLI_WARM | CLI_BENCH, NULL, NULL, "no warnings, no progress bar"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_SHOW, NULL, NULL, "no warnings, and the values without their title"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_CHECK, NULL, NULL, "the verdicts only"},
     {"strict", 0, ARG_FLAG, ARGS_AT(strict), CLI_ALL, NULL, NULL, "warnings are errors"},
@@ -51,7 +85,7 @@ const cli_option cli_option_table[] = {
      "list tensors of unknown dtype as opaque bytes"},
     {"stdin-limit", 0, ARG_SIZE, ARGS_AT(stdin_limit), CLI_ALL, "SIZE", NULL,
      "most that PATH - reads of a pipe (a quarter of the\nfree memory)"},
-    {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_ALL, "N", NULL, "threads (up to 4)"},
+    {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_READERS, "N", NULL, "threads (up to 4)"},
     {"help", 'h', ARG_FLAG, ARGS_AT(help), CLI_ALL, NULL, NULL, "this text"},
     {NULL, 0, ARG_FLAG, 0, 0, NULL, NULL, NULL},
 };
@@ -113,6 +147,31 @@ static uint32_t args_choice(const char *choices, const char *word) {
     }
 }
 
+/* "1", "1.25", ".5": by whole numbers, so that no locale has a say. */
+static bool args_decimal(const char *text, double *out) {
+    uint64_t value = 0, scale = 1;
+    bool point = false, digits = false;
+    for (; *text; text++) {
+        if (*text == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (*text < '0' || *text > '9' || value > UINT64_MAX / 100 || scale > UINT64_MAX / 100) return false;
+        value = value * 10 + (uint64_t)(*text - '0');
+        if (point) scale *= 10;
+        digits = true;
+    }
+    *out = (double)value / (double)scale;
+    return digits;
+}
+
+static void args_append(cli_words *words, const char *value) {
+    const char **items = realloc(words->items, (words->n + 1) * sizeof *items);
+    if (!items) cli_die_memory();
+    words->items = items;
+    words->items[words->n++] = value;
+}
+
 static bool args_set(const cli_command *command, const cli_option *option, const char *value, cli_args *args) {
     char *at = (char *)args + option->at;
     const char *end;
@@ -122,8 +181,14 @@ static bool args_set(const cli_command *command, const cli_option *option, const
     case ARG_FLAG: *(bool *)at = true; return true;
     case ARG_TEXT: *(const char **)at = value; return true;
     case ARG_OPTIONAL: *(const char **)at = value ? value : ""; return true;
+    case ARG_LIST: args_append((cli_words *)(void *)at, value); return true;
+    case ARG_DECIMAL:
+        if (!args_decimal(value, (double *)(void *)at) || *(double *)(void *)at <= 0) break;
+        return true;
+    case ARG_RANK:
     case ARG_NUMBER:
-        if (!args_number(value, &end, &number) || *end || number == 0 || number > UINT32_MAX) break;
+        if (!args_number(value, &end, &number) || *end || number > UINT32_MAX) break;
+        if (number == 0 && option->kind == ARG_NUMBER) break;
         *(uint64_t *)at = number;
         return true;
     case ARG_SIZE:
@@ -141,6 +206,8 @@ static bool args_set(const cli_command *command, const cli_option *option, const
     cli_text wanted = {0};
     cli_text_str(&wanted, option->kind == ARG_SIZE     ? "a size such as 64M"
                           : option->kind == ARG_NUMBER ? "a whole number from 1"
+                          : option->kind == ARG_RANK   ? "a whole number from 0"
+                          : option->kind == ARG_DECIMAL ? "a number such as 1.25"
                                                        : "one of ");
     for (; choices && *choices; choices++) cli_text_put(&wanted, *choices == ',' ? ", " : choices, *choices == ',' ? 2 : 1);
     cli_usage_error(command->name, "--%s takes %.*s, not \"%s\"", option->name, (int)wanted.len, wanted.data, value);
@@ -244,4 +311,9 @@ bool cli_args_parse(const cli_command *command, int argc, char **argv, cli_args 
     args->operands = (const char **)argv;
     args->noperands = n;
     return args_lenient_bits(command, args);
+}
+
+void cli_args_free(cli_args *args) {
+    cli_words *lists[] = {&args->include, &args->exclude, &args->defer, &args->replicated, &args->tp_rules};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
 }

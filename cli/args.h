@@ -8,13 +8,22 @@
 #define CLI_INFO UINT32_C(2)
 #define CLI_SHOW UINT32_C(4)
 #define CLI_CHECK UINT32_C(8)
-#define CLI_ALL (CLI_LS | CLI_INFO | CLI_SHOW | CLI_CHECK)
+#define CLI_PLAN UINT32_C(16)
+#define CLI_LOAD UINT32_C(32)
+#define CLI_WARM UINT32_C(64)
+#define CLI_BENCH UINT32_C(128)
+#define CLI_READERS (CLI_LS | CLI_INFO | CLI_SHOW | CLI_CHECK)
+#define CLI_LOADERS (CLI_PLAN | CLI_LOAD | CLI_WARM)
+#define CLI_ALL (CLI_READERS | CLI_LOADERS | CLI_BENCH)
 
 typedef enum cli_option_kind {
     ARG_FLAG,     /* bool */
     ARG_TEXT,     /* const char * */
     ARG_OPTIONAL, /* const char *, "" without a value, which only --name=value gives */
+    ARG_LIST,     /* cli_words: may be given again */
     ARG_NUMBER,   /* uint64_t from 1 */
+    ARG_RANK,     /* uint64_t from 0 */
+    ARG_DECIMAL,  /* double, digits with one point */
     ARG_SIZE,     /* uint64_t from 1, with a unit */
     ARG_CHOICE    /* uint32_t: place in `choices` */
 } cli_option_kind;

@@ -40,6 +40,12 @@ void cli_text_grouped(cli_text *text, uint64_t value);
 void cli_text_size(cli_text *text, uint64_t nbytes);
 /* "768", "22.7 M": 1000-based, one decimal. */
 void cli_text_count(cli_text *text, uint64_t count);
+/* "0.85", rounded half up. Not negative; at most 9 decimals. */
+void cli_text_fixed(cli_text *text, double value, uint32_t decimals);
+/* "85 us", "21.4 ms", "2.31 s". */
+void cli_text_seconds(cli_text *text, double seconds);
+/* Bytes in some seconds as "4.31 GB/s", 10^9 bytes. */
+void cli_text_rate(cli_text *text, uint64_t nbytes, double seconds);
 /* part / whole as "12.5 %". */
 void cli_text_percent(cli_text *text, uint64_t part, uint64_t whole);
 /* Text of a file or of the user, made harmless for a terminal. */
@@ -103,6 +109,11 @@ void cli_json_fault(heft__json_out *json, heft_severity severity, const heft_err
 
 /* ---- arguments (args.c, usage.c) --------------------------------------------------------------------------------- */
 
+typedef struct cli_words {
+    const char **items;
+    size_t n;
+} cli_words;
+
 typedef struct cli_args {
     /* every command */
     bool help, json, quiet, version;
@@ -124,6 +135,17 @@ typedef struct cli_args {
     bool stats, force, verbose;
     const char *name, *index, *output;
     uint32_t format;
+    /* filters */
+    cli_words include, exclude, defer, replicated, tp_rules;
+    const char *skip;
+    uint32_t preset;
+    uint64_t ep_rank, ep_world, experts, tp_rank, tp_world;
+    bool tp_ceil;
+    /* load, plan, warm, bench */
+    uint32_t io, engine;
+    uint64_t align, limit, reserve, repeat, samples;
+    double multiplier;
+    bool touch;
     /* the rest */
     const char **operands;
     size_t noperands;
@@ -145,6 +167,7 @@ extern const cli_command cli_commands[]; /* ends with a NULL name */
 
 /* Fills *args from argv[0..argc); operands are gathered at the front of argv. False: a message was printed. */
 bool cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *args);
+void cli_args_free(cli_args *args);
 /* "4096", "64K", "2GiB", "0": whole numbers, 1024-based units. */
 bool cli_parse_size(const char *text, uint64_t *out);
 void cli_help(const cli_command *command); /* NULL: of the program */
@@ -156,6 +179,10 @@ int cli_models(const cli_args *args);
 int cli_info(const cli_args *args);
 int cli_show(const cli_args *args);
 int cli_check(const cli_args *args);
+int cli_plan(const cli_args *args);
+int cli_load(const cli_args *args);
+int cli_warm(const cli_args *args);
+int cli_bench(const cli_args *args);
 
 /* ---- inputs (inputs.c) ------------------------------------------------------------------------------------------- */
 

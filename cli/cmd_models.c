@@ -135,7 +135,7 @@ int cli_models(const cli_args *args) {
         if (row->bad) code = cli_worse(code, its >= CLI_INTERNAL || its == CLI_USAGE ? its : CLI_NEGATIVE);
         if (args->json) models_json(row);
     }
-    cli_table table = {columns, sizeof columns / sizeof *columns, args->noperands, models_cell, &s};
+    cli_table table = {columns, sizeof columns / sizeof *columns, args->noperands, models_cell, &s, false};
     if (!args->json) cli_table_print(&table);
     free(s.rows);
     return code;

@@ -29,6 +29,24 @@ const cli_command cli_commands[] = {
      "  heft check model.safetensors\n"
      "  heft check -q models/*\n"
      "  heft check --json model-directory"},
+    {"plan", CLI_PLAN, cli_plan, "heft plan [OPTIONS] PATH",
+     "tell how a model would be loaded: which tensors, by which path and why, in how much memory",
+     "  heft plan model-directory\n"
+     "  heft plan --skip vision,mtp --ep-rank 3 --ep-world 8 --experts 512 --preset vllm model-directory\n"
+     "  heft plan --io direct --limit 16G --json model-directory"},
+    {"load", CLI_LOAD, cli_load, "heft load [OPTIONS] PATH",
+     "load a model, or a part of it, into memory and tell what that took",
+     "  heft load model-directory\n"
+     "  heft load --include 'model.layers.0.*' model-directory\n"
+     "  heft load --tp-rank 0 --tp-world 2 --tp-rule '*.q_proj.weight=row' --io map --touch model-directory"},
+    {"warm", CLI_WARM, cli_warm, "heft warm [OPTIONS] PATH",
+     "bring a model, or a part of it, into the page cache for other programs",
+     "  heft warm model-directory\n"
+     "  heft warm --exclude 'model.visual.*' --reserve 4G model-directory"},
+    {"bench", CLI_BENCH, cli_bench, "heft bench [OPTIONS] PATH",
+     "measure each way to load a model beside a bare program that reads the same bytes",
+     "  heft bench model-directory\n"
+     "  heft bench --samples 7 --json model-directory"},
     {NULL, 0, NULL, NULL, NULL, NULL},
 };
 
@@ -72,7 +90,7 @@ static int main_unknown(const char *word) {
         }
     }
     if (best) return cli_usage_error(NULL, "unknown command \"%s\"; did you mean heft %s?", word, best->name);
-    return cli_usage_error(NULL, "unknown command \"%s\"; ls, info, show or check comes before the path", word);
+    return cli_usage_error(NULL, "unknown command \"%s\"; a command such as ls, info, check or load comes before the path", word);
 }
 
 static int main_run(int argc, char **argv) {
@@ -88,17 +106,18 @@ static int main_run(int argc, char **argv) {
         cli_help(command);
         return CLI_OK;
     }
-    if (word[0] == '-') return cli_usage_error(NULL, "%s is no option here: ls, info, show or check comes first", word);
+    if (word[0] == '-')
+        return cli_usage_error(NULL, "%s is no option here: a command such as ls, info, check or load comes first", word);
     const cli_command *command = main_find(word);
     if (!command) return main_unknown(word);
     cli_args args;
-    if (!cli_args_parse(command, argc - 2, argv + 2, &args)) return CLI_USAGE;
-    if (args.help) {
-        cli_help(command);
-        return CLI_OK;
-    }
-    if (args.noperands == 0) return cli_usage_error(command->name, "a path is missing");
-    return command->run(&args);
+    int code = CLI_OK;
+    if (!cli_args_parse(command, argc - 2, argv + 2, &args)) code = CLI_USAGE;
+    else if (args.help) cli_help(command);
+    else if (args.noperands == 0) code = cli_usage_error(command->name, "a path is missing");
+    else code = command->run(&args);
+    cli_args_free(&args);
+    return code;
 }
 
 int main(int argc, char **argv) {

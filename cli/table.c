@@ -97,9 +97,10 @@ void cli_table_print(const cli_table *table) {
     const cli_screen *screen = cli_screen_get();
     if (screen->terminal && table->nrows && table->nrows <= TABLE_SMALL && cli_table_fit(table, screen->width)) return;
     table_state t = {.table = table};
-    table_measure(&t, screen->terminal);
-    if (screen->terminal && table->nrows) {
-        table_shrink(&t, screen->width);
+    bool titles = screen->terminal || table->titled;
+    table_measure(&t, titles);
+    if (screen->terminal && table->nrows) table_shrink(&t, screen->width);
+    if (titles && table->nrows) {
         for (size_t c = 0; c < table->ncolumns; c++) {
             t.cell.len = 0;
             cli_text_str(&t.cell, table->columns[c].title);

@@ -19,9 +19,11 @@ typedef struct cli_table {
     /* Appends the escaped text of a cell; returns its style. */
     cli_style (*cell)(void *ctx, uint64_t row, size_t column, cli_text *text);
     void *ctx;
+    bool titled; /* has its line of titles in a pipe too: one of several tables of a report */
 } cli_table;
 
-/* Prints a table: fitted to the terminal with a line of titles, or whole, aligned and without titles when piped. */
+/* Prints a table: fitted to the terminal with a line of titles, or whole, aligned and (unless `titled`) without titles when
+ * piped. */
 void cli_table_print(const cli_table *table);
 
 /* Fits a small table to a terminal by a library (table_smartcols.c). False where there is none: the caller does it. */

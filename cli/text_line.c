@@ -102,6 +102,36 @@ void cli_text_count(cli_text *text, uint64_t count) {
     line_scaled(text, count, 1000, units, sizeof units / sizeof *units);
 }
 
+void cli_text_fixed(cli_text *text, double value, uint32_t decimals) {
+    uint64_t unit = 1;
+    for (uint32_t i = 0; i < decimals; i++) unit *= 10;
+    double scaled = value * (double)unit + 0.5;
+    uint64_t whole = scaled < 1e18 ? (uint64_t)scaled : UINT64_C(1000000000000000000);
+    char digits[12];
+    cli_text_u64(text, whole / unit);
+    if (!decimals) return;
+    snprintf(digits, sizeof digits, ".%0*lu", (int)decimals, (unsigned long)(whole % unit));
+    cli_text_str(text, digits);
+}
+
+void cli_text_seconds(cli_text *text, double seconds) {
+    if (seconds < 0.0009995) {
+        cli_text_fixed(text, seconds * 1e6, 0);
+        cli_text_str(text, " us");
+    } else if (seconds < 0.9995) {
+        cli_text_fixed(text, seconds * 1e3, seconds < 0.09995 ? 1 : 0);
+        cli_text_str(text, " ms");
+    } else {
+        cli_text_fixed(text, seconds, 2);
+        cli_text_str(text, " s");
+    }
+}
+
+void cli_text_rate(cli_text *text, uint64_t nbytes, double seconds) {
+    cli_text_fixed(text, seconds > 0 ? (double)nbytes / seconds / 1e9 : 0, 2);
+    cli_text_str(text, " GB/s");
+}
+
 void cli_text_percent(cli_text *text, uint64_t part, uint64_t whole) {
     if (whole == 0) {
         cli_text_str(text, "0.0 %");

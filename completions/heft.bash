@@ -20,7 +20,7 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'ls info show check --help --version' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'ls info show check plan load warm bench --help --version' -- "$cur")
         return
     fi
     case $prev in
@@ -29,7 +29,13 @@ _heft() {
     --format) word='raw json' ;;
     --index-mode) word='exact prefer ignore' ;;
     --links) word='follow beneath' ;;
-    --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i) return ;;
+    --skip) word='vision mtp activation-scales vision,mtp' ;;
+    --preset) word='atlas vllm' ;;
+    --io) word='auto map buffered direct' ;;
+    --engine) word='auto pool uring' ;;
+    --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i | --include | --exclude | --defer | \
+        --ep-rank | --ep-world | --experts | --replicated | --tp-rank | --tp-world | --tp-rule | --workers | --align | \
+        --limit | --reserve | --multiplier | --repeat | --samples) return ;;
     --output | -o | --kinds)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return

@@ -18,6 +18,10 @@ complete -c heft -n __fish_use_subcommand -f -a ls -d 'list tensors'
 complete -c heft -n __fish_use_subcommand -f -a info -d 'tell what a model is'
 complete -c heft -n __fish_use_subcommand -f -a show -d 'show values'
 complete -c heft -n __fish_use_subcommand -f -a check -d 'tell whether a model is whole'
+complete -c heft -n __fish_use_subcommand -f -a plan -d 'tell how a model would be loaded'
+complete -c heft -n __fish_use_subcommand -f -a load -d 'load a model and tell what that took'
+complete -c heft -n __fish_use_subcommand -f -a warm -d 'bring a model into the page cache'
+complete -c heft -n __fish_use_subcommand -f -a bench -d 'measure each way to load a model'
 complete -c heft -n __fish_use_subcommand -f -l version -d 'version and features'
 
 complete -c heft -l json -d 'print JSON'
@@ -29,7 +33,7 @@ complete -c heft -l variant -x -d 'variant of a directory'
 complete -c heft -l links -x -a 'follow beneath' -d 'where links may lead'
 complete -c heft -l max-header -x -d 'longest header'
 complete -c heft -l stdin-limit -x -d 'most that is read of a pipe'
-complete -c heft -s j -l jobs -x -d threads
+complete -c heft -n '__fish_seen_subcommand_from ls info show check' -s j -l jobs -x -d threads
 complete -c heft -s h -l help -d 'options and examples'
 
 set -l ls '__fish_seen_subcommand_from ls'
@@ -57,4 +61,31 @@ complete -c heft -n $show -s i -l index -x -d index
 complete -c heft -n $show -s o -l output -r -d output
 complete -c heft -n $show -l format -x -a 'raw json' -d 'of the output'
 complete -c heft -n $show -s f -l force -d 'replace the output'
-complete -c heft -n '__fish_seen_subcommand_from show check' -s v -l verbose -d 'say more'
+complete -c heft -n '__fish_seen_subcommand_from show check plan' -s v -l verbose -d 'say more'
+
+set -l loaders '__fish_seen_subcommand_from plan load warm'
+complete -c heft -n $loaders -l include -x -d 'only what matches'
+complete -c heft -n $loaders -l exclude -x -d 'not what matches'
+complete -c heft -n $loaders -l skip -x -a 'vision mtp activation-scales' -d 'what serving does not read'
+complete -c heft -n $loaders -l defer -x -d 'locate, do not read'
+complete -c heft -n $loaders -l ep-rank -x -d 'place in the expert-parallel group'
+complete -c heft -n $loaders -l ep-world -x -d 'its size'
+complete -c heft -n $loaders -l experts -x -d 'experts of a layer'
+complete -c heft -n $loaders -l preset -x -a 'atlas vllm' -d 'rules for experts'
+complete -c heft -n $loaders -l replicated -x -d 'names that every rank keeps'
+complete -c heft -n $loaders -l tp-rank -x -d 'place in the tensor-parallel group'
+complete -c heft -n $loaders -l tp-world -x -d 'its size'
+complete -c heft -n $loaders -l tp-rule -x -d 'cut what matches: GLOB=AXIS'
+complete -c heft -n $loaders -l tp-ceil -d 'the last ranks get less'
+complete -c heft -n $loaders -l reserve -x -d 'memory to leave free'
+complete -c heft -n '__fish_seen_subcommand_from plan load warm bench' -s j -l workers -x -d threads
+
+set -l load '__fish_seen_subcommand_from plan load'
+complete -c heft -n $load -l io -x -a 'auto map buffered direct' -d 'path of the bytes'
+complete -c heft -n $load -l engine -x -a 'auto pool uring' -d 'who reads'
+complete -c heft -n $load -l align -x -d 'alignment of addresses'
+complete -c heft -n $load -l limit -x -d 'most memory to use'
+complete -c heft -n $load -l multiplier -x -d 'memory of a server by kept bytes'
+complete -c heft -n '__fish_seen_subcommand_from load' -l touch -d 'read every byte once'
+complete -c heft -n '__fish_seen_subcommand_from load' -l repeat -x -d times
+complete -c heft -n '__fish_seen_subcommand_from bench' -l samples -x -d rounds

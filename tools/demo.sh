@@ -30,4 +30,12 @@ printf '\n# A copy that lost its last byte: what does heft say?\n'
 step "Cut it." "head -c -1 $name/model.safetensors >cut.safetensors"
 step "Check it: the exit status is 1, the reason is spelled out." "heft check cut.safetensors; echo \"exit status \$?\""
 rm -f cut.safetensors
+
+step "How would it be loaded: which tensors, by which path and why, in how much memory? No tensor byte is read for that." \
+    "heft plan $name"
+step "One rank of two, as a server with tensor parallelism wants it: what is read then?" \
+    "heft plan --tp-world 2 --tp-rank 0 --tp-rule '*.query.weight=row' --tp-rule '*.output.dense.weight=column' $name"
+step "Load it all, and read every byte once." "heft load --touch $name"
+step "How near is that to what this machine can do at all? The bound is a bare program that reads the same bytes." \
+    "heft bench $name"
 printf '\nNext: heft --help, ./dev install, ./dev test quick\n'

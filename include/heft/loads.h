@@ -131,7 +131,7 @@ typedef struct heft_load_options {
     uint64_t free_nbytes;                /* free memory as the caller knows it; 0: the system is asked */
     uint64_t reserve_nbytes;             /* to be left free */
     double peak_memory_multiplier;       /* of the kept bytes; 0: the preset's, else 1.0 */
-    heft_arena *arena;                   /* NULL: a new one */
+    heft_arena *arena;                   /* for the largest of the arenas, usually the only one; NULL: a new one */
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as heft_read_options */
     void *progress_ctx;
     const heft_allocator *allocator; /* of everything but arenas of 2 MiB and more; NULL: the archive's */

@@ -70,13 +70,19 @@ static heft_status load_run_maps(heft__load_work *work, heft_error *err) {
     return HEFT_OK;
 }
 
+/* Of several arenas the largest lies in the caller's, which holds one at a time; the others get memory of their own. */
 static heft_status load_run_arenas(heft__load_work *work, heft_error *err) {
     const heft_plan *plan = work->plan;
+    heft_load_plan own = *work->load;
+    uint64_t largest = 0;
+    own.options.arena = NULL;
+    for (uint64_t i = 1; i < plan->narenas; i++)
+        if (plan->arenas[i].nbytes > plan->arenas[largest].nbytes) largest = i;
     for (uint64_t i = 0; i < plan->narenas; i++) {
         heft__load_memory *memory = &work->weights->memories[i];
         const heft__plan_arena *arena = &plan->arenas[i];
-        heft_status status =
-            heft__load_memory_take(work->load, arena->nbytes, arena->align, &memory->arena, &memory->buffer, err);
+        heft_status status = heft__load_memory_take(i == largest ? work->load : &own, arena->nbytes, arena->align,
+                                                    &memory->arena, &memory->buffer, err);
         if (status != HEFT_OK) return status;
         memory->file = arena->source;
         work->stats.huge_wanted_nbytes += heft__host_arena_huge_wanted(memory->arena);

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMMANDS = ("ls", "info", "show", "check")
+COMMANDS = ("ls", "info", "show", "check", "plan", "load", "warm", "bench")
 HEAD = """# Kinds of fault
 
 The closed list of class words: the word after `BAD` in `heft check`, the state of a bad row in `heft ls --models`, `kind` in JSON,
@@ -68,6 +68,8 @@ def check_options(heft, fail):
     zsh, fish = read("completions", "_heft"), read("completions", "heft.fish")
     for command in COMMANDS:
         page = read("docs", "man", "heft-%s.1" % command).replace("\\-", "-")
+        if command in ("load", "warm"): # the options that they share with plan are described there
+            page += read("docs", "man", "heft-plan.1").replace("\\-", "-")
         found = options(heft, command)
         if len(found) < 8:
             fail("heft %s --help shows few options: %r" % (command, found))

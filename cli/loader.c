@@ -1,0 +1,72 @@
+/* cli: opens what is to be loaded, with the options of the command line, and says what went wrong. */
+#include "loader.h"
+
+#include <stdio.h>
+
+/* Warnings of a filter that are shown; --json has all. */
+#define LOADER_WARNINGS 20
+
+heft_load_options cli_load_options(const cli_args *args, const heft_filter *filter) {
+    heft_load_options options = {.struct_size = sizeof options, .filter = filter};
+    options.io = args->io; /* the words are in the order of the constants */
+    options.engine = args->engine;
+    options.workers = (uint32_t)args->jobs;
+    options.align = args->align;
+    options.memory_limit_nbytes = args->limit;
+    options.reserve_nbytes = args->reserve;
+    options.peak_memory_multiplier = args->multiplier;
+    return options;
+}
+
+int cli_loader_fail(const cli_loader *loader, const heft_error *err) {
+    const cli_args *args = loader->args;
+    int code = cli_fail(loader->path, err);
+    if (err->status == HEFT_INVALID_ARGUMENT && args->ep_world > 1 && !args->experts && err->expected != HEFT_NONE)
+        fprintf(stderr, "  next: --experts %llu, if a layer has so many\n", (unsigned long long)err->expected);
+    return code;
+}
+
+/* What the filter has to say, such as a glob that matches nothing. */
+static void loader_warn(const cli_loader *loader) {
+    const heft_report *report = heft_filter_warnings(heft_load_plan_filter(loader->plan));
+    uint64_t count = heft_report_count(report), shown = 0;
+    cli_text line = {0};
+    if (loader->args->quiet) return;
+    for (uint64_t i = 0; i < count; i++) {
+        heft_severity severity;
+        heft_error fault;
+        if (heft_report_get(report, i, &severity, &fault, NULL) != HEFT_OK || severity < HEFT_SEVERITY_WARNING) continue;
+        if (shown++ >= LOADER_WARNINGS) continue;
+        line.len = 0;
+        cli_text_message(&line, loader->path, "warning: ", &fault);
+        cli_complain("%.*s", (int)line.len, line.data);
+    }
+    if (shown > LOADER_WARNINGS)
+        cli_complain("and %llu more warnings; heft plan --json lists them",
+                     (unsigned long long)(shown - LOADER_WARNINGS));
+    cli_text_free(&line);
+}
+
+int cli_loader_open(const char *command, const cli_args *args, const heft_load_options *options, cli_loader *out) {
+    heft_error err;
+    *out = (cli_loader){.path = args->operands[0], .args = args};
+    if (args->noperands > 1) return cli_usage_error(command, "one path is loaded at a time, not %zu", args->noperands);
+    if (!cli_filter_make(command, args, &out->filter)) return CLI_USAGE;
+    double start = heft__os_seconds();
+    if (cli_open(args, out->path, &out->archive, &err) != HEFT_OK) return cli_fail(out->path, &err);
+    out->open_seconds = heft__os_seconds() - start;
+    cli_warn(args, out->path, out->archive);
+    heft_load_options mine = *options;
+    mine.filter = &out->filter.filter;
+    if (heft_load_plan_new(out->archive, &mine, &out->plan, &err) != HEFT_OK) return cli_loader_fail(out, &err);
+    heft_load_plan_summarize(out->plan, &out->sum);
+    loader_warn(out);
+    return CLI_OK;
+}
+
+void cli_loader_close(cli_loader *loader) {
+    heft_load_plan_free(loader->plan);
+    heft_archive_unref(loader->archive);
+    cli_filter_free(&loader->filter);
+    *loader = (cli_loader){0};
+}
