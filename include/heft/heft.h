@@ -18,6 +18,7 @@
 #include "heft/reads.h"
 #include "heft/saves.h"
 #include "heft/sources.h"
+#include "heft/values.h"
 #include "heft/views.h"
 
 #endif

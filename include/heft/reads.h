@@ -167,21 +167,6 @@ HEFT_API heft_status heft_plan_execute(const heft_plan *plan, void *dst, uint64_
  * Thread rule: one thread per plan. */
 HEFT_API void heft_plan_free(heft_plan *plan);
 
-/* ---- statistics -------------------------------------------------------------------------------------------------- */
-
-/* Statistics of a view's values. Complex values count by their magnitude. NaN values are
- * counted and left out of the rest; infinities are counted and left out of mean and std. */
-typedef struct heft_stats {
-    uint64_t count, nans, infs, zeros;
-    double min, max; /* NaN if there is no number */
-    double mean, std; /* population standard deviation of the finite values; NaN if there is none */
-} heft_stats;
-
-/* Computes them in bounded memory (a few blocks), reading the view's runs once.
- * Errors and thread rule: as heft_read. */
-HEFT_API heft_status heft_view_stats(const heft_view *view, const heft_read_options *options, heft_stats *out,
-                                     heft_read_stats *stats, heft_error *err);
-
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,8 @@
  * The job then ends in OUT_OF_MEMORY with nothing leaked, neither memory nor descriptors, and every output empty. */
 #include "helper_files.h"
 
+#include "heft/values.h"
+
 typedef heft_status (*alloc_job)(const heft_allocator *alloc, heft_error *err);
 
 static char folder[4096]; /* an index, two shards, a warning (total_size), metadata that differs */

@@ -3,6 +3,7 @@
 #include "helper_archive.h"
 #include "helper_files.h"
 
+#include "heft/values.h"
 #include "ops/run.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "helper_files.h"
 
 #include "base/alloc.h"
-#include "heft/reads.h"
+#include "heft/values.h"
 
 #include <math.h>
 
@@ -48,6 +48,10 @@ static heft_stats naive_stats(const heft_view *view, const uint8_t *source) {
             if (isfinite(values[i])) squares += ((long double)values[i] - mean) * ((long double)values[i] - mean);
         stats.mean = (double)mean;
         stats.std = (double)sqrtl(squares / (long double)finite);
+        long double all = 0;
+        for (uint64_t i = 0; i < n; i++)
+            if (isfinite(values[i])) all += (long double)values[i] * (long double)values[i];
+        stats.norm = (double)sqrtl(all);
     }
     free(values);
     free(packed);
@@ -64,7 +68,7 @@ static void assert_stats(const heft_stats *a, const heft_stats *b) {
     assert_int_equal(a->infs, b->infs);
     assert_int_equal(a->zeros, b->zeros);
     if (!is_near(a->min, b->min, 0) || !is_near(a->max, b->max, 0) || !is_near(a->mean, b->mean, b->std) ||
-        !is_near(a->std, b->std, 0))
+        !is_near(a->std, b->std, 0) || !is_near(a->norm, b->norm, 0))
         fail_msg("%.17g %.17g %.17g %.17g, expected %.17g %.17g %.17g %.17g", a->min, a->max, a->mean, a->std, b->min, b->max,
                  b->mean, b->std);
 }
@@ -252,12 +256,92 @@ static void odd_views(void **state) {
     heft_source_unref(source);
 }
 
+/* Tensors of several dtypes and sizes in one pass: as one by one, whatever the order and the number of workers. */
+static void many_tensors_in_one_pass(void **state) {
+    (void)state;
+    static const heft_dtype dtypes[] = {HEFT_F32, HEFT_BF16, HEFT_I8, HEFT_F16, HEFT_U64, HEFT_F8_E4M3, HEFT_BOOL};
+    enum { N = sizeof dtypes / sizeof *dtypes + 1 };
+    const uint64_t nbytes = UINT64_C(3) << 20;
+    uint8_t *data = random_bytes(nbytes, 8);
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(data, nbytes, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    made_tensor tensors[N] = {{.dtype = HEFT_F32, .rank = 1, .shape = {0}}};
+    uint64_t at = 0;
+    for (size_t i = 1; i < N; i++) {
+        uint64_t n = i % 2 ? 1000 * i : 200000 + i, size = heft_dtype_bits(dtypes[i - 1]) / 8;
+        tensors[i] = (made_tensor){.dtype = dtypes[i - 1], .begin = at, .end = at + n * size, .rank = 1, .shape = {n}};
+        at += (n * size + 7) / 8 * 8;
+    }
+    assert_true(at <= nbytes);
+    made_archive made;
+    made_archive_init(&made, source, tensors, N);
+    const uint64_t backwards[] = {7, 3, 0};
+    for (uint32_t workers = 1; workers <= 4; workers += 3) {
+        heft_read_options options = {.struct_size = sizeof options, .workers = workers};
+        heft_stats stats[N], one;
+        heft_histogram histograms[N];
+        heft_error err;
+        assert_int_equal(heft_archive_stats(&made.archive, NULL, 0, &options, stats, histograms, NULL, &err), HEFT_OK);
+        for (uint64_t i = 0; i < N; i++) {
+            heft_view view = made_view(&made, i);
+            one = naive_stats(&view, data);
+            assert_stats(&stats[i], &one);
+            uint64_t counted = 0;
+            for (size_t b = 0; b < HEFT_HISTOGRAM_BINS; b++) counted += histograms[i].bins[b];
+            assert_int_equal(counted, one.count - one.nans - one.infs);
+            assert_int_equal(histograms[i].bins[HEFT_HISTOGRAM_SIDE], one.zeros);
+        }
+        heft_stats some[3];
+        assert_int_equal(heft_archive_stats(&made.archive, backwards, 3, &options, some, NULL, NULL, &err), HEFT_OK);
+        for (size_t i = 0; i < 3; i++) assert_memory_equal(&some[i], &stats[backwards[i]], sizeof *some);
+    }
+    const uint64_t wrong = N;
+    heft_stats stats;
+    assert_int_equal(heft_archive_stats(&made.archive, &wrong, 1, NULL, &stats, NULL, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    heft_source_unref(source);
+    free(data);
+}
+
+static void histograms_count_by_powers_of_two(void **state) {
+    (void)state;
+    double data[] = {0, -0.0, 1, 1.99, 2, -1, 1e-9, -1e30, 0.5, NAN, INFINITY};
+    test_host_order(HEFT_F64, data, sizeof data);
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(data, sizeof data, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    made_tensor tensor = {.dtype = HEFT_F64, .begin = 0, .end = sizeof data, .rank = 1, .shape = {11}};
+    made_archive made;
+    made_archive_init(&made, source, &tensor, 1);
+    heft_stats stats;
+    heft_histogram histogram;
+    assert_int_equal(heft_archive_stats(&made.archive, NULL, 0, NULL, &stats, &histogram, NULL, NULL), HEFT_OK);
+    const uint64_t *bins = histogram.bins, zero = HEFT_HISTOGRAM_SIDE, one = zero + 1 + 24;
+    assert_int_equal(bins[zero], 2);
+    assert_int_equal(bins[one], 2);     /* 1, 1.99 */
+    assert_int_equal(bins[one + 1], 1); /* 2 */
+    assert_int_equal(bins[one - 1], 1); /* 0.5 */
+    assert_int_equal(bins[zero + 1], 1); /* 1e-9 */
+    assert_int_equal(bins[2 * zero - one], 1); /* -1 */
+    assert_int_equal(bins[0], 1); /* -1e30 */
+    heft_source_unref(source);
+    double large[] = {1e308, 1.5e308, 1.2e308}; /* their sum does not fit */
+    test_host_order(HEFT_F64, large, sizeof large);
+    assert_int_equal(heft_source_open_memory(large, sizeof large, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    tensor.end = sizeof large, tensor.shape[0] = 3;
+    made_archive_init(&made, source, &tensor, 1);
+    heft_view view = made_view(&made, 0);
+    stats = stats_of(&view, 1, NULL);
+    assert_true(fabs(stats.mean / 1e308 - 3.7 / 3) < 1e-12);
+    heft_source_unref(source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_and_many_views),
         cmocka_unit_test(pieces_are_merged_alike_by_any_workers),
         cmocka_unit_test(failures_and_bounds),
         cmocka_unit_test(odd_views),
+        cmocka_unit_test(many_tensors_in_one_pass),
+        cmocka_unit_test(histograms_count_by_powers_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
