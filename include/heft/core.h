@@ -123,7 +123,7 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(INDEX_SYNTAX, "index-syntax")             /* an index file that is not what an index must be */                  \
     X(SHARD_NAME, "shard-name")                 /* a shard name that is not one plain file name */                     \
     X(MISSING_SHARD, "missing-shard")           /* a shard that the index names is not there */                        \
-    X(SHARD_NUMBERING, "shard-numbering")       /* gaps, or several totals in -NNNNN-of-MMMMM */                       \
+    X(SHARD_NUMBERING, "shard-numbering")       /* gaps, numbers above, several totals in -NNNNN-of-MMMMM */           \
     X(INDEX_MISMATCH, "index-mismatch")         /* the index names a tensor that its shard lacks */                    \
     X(UNINDEXED_TENSOR, "unindexed-tensor")     /* in a shard, not in the index (or in another shard there) */         \
     X(SHARED_NAME, "shared-name")               /* one name in two shards, no index to decide */                       \

@@ -136,11 +136,37 @@ static void check_orphans(const heft__resolution *r, check_stem stem, heft_repor
     }
 }
 
+static void check_say_numbering(const heft__resolution *r, heft_report *report, const char *text) {
+    heft_error error;
+    char path[200];
+    heft__escape(path, sizeof path, r->index_path, strlen(r->index_path));
+    heft__fail(&error, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, "%s: %s", path, text);
+    heft__error_file(&error, r->index_path);
+    heft__report_add_error(report, HEFT_SEVERITY_WARNING, UINT32_MAX, &error);
+}
+
+/* Shards of the index whose number is none of 1 to their total: how many, and the first. */
+static void check_odd_numbers(const heft__resolution *r, heft_report *report) {
+    const heft__index *index = r->index;
+    const char *first = NULL;
+    char name[200], text[300];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < index->nshards; i++) {
+        if (heft__shard_number_fits(index->shards[i])) continue;
+        if (n++ == 0) first = index->shards[i];
+    }
+    if (!first) return;
+    heft__escape(name, sizeof name, first, strlen(first));
+    snprintf(text, sizeof text, "it names %u shard%s with a number that is not from 1 to the total: \"%s\"%s", n,
+             n == 1 ? "" : "s", name, n == 1 ? "" : " is the first");
+    check_say_numbering(r, report, text);
+}
+
 /* Numbers of the index's shards: gaps that no file in the folder fills, and several totals. */
 static bool check_numbering(heft__resolution *r, check_stem stem, heft_report *report) {
     const heft__index *index = r->index;
     heft__shard_number first = {0, 0, 0, false}, number;
-    char missing[300], text[500], path[200];
+    char missing[300], text[500];
     uint64_t n = 0;
     uint32_t numbered = 0;
     bool mixed = false;
@@ -158,16 +184,12 @@ static bool check_numbering(heft__resolution *r, check_stem stem, heft_report *r
     if (!mixed && !heft__missing_numbers(&r->arena, names, numbered, first.total, missing, sizeof missing, &n))
         return false;
     if (!mixed && !n) return true;
-    heft__escape(path, sizeof path, r->index_path, strlen(r->index_path));
     if (mixed)
         snprintf(text, sizeof text, "it names shards of different totals (-of-N)");
     else
         snprintf(text, sizeof text, "of %llu numbered shards it does not name %s, and no such file is there",
                  (unsigned long long)first.total, missing);
-    heft_error error;
-    heft__fail(&error, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, "%s: %s", path, text);
-    heft__error_file(&error, r->index_path);
-    heft__report_add_error(report, HEFT_SEVERITY_WARNING, UINT32_MAX, &error);
+    check_say_numbering(r, report, text);
     return true;
 }
 
@@ -220,6 +242,7 @@ heft_status heft__check(heft__resolution *r, const heft__open_job *job, heft_rep
         check_stem stem = check_find_stem(r);
         check_orphans(r, stem, report);
         if (!r->incomplete) ok = check_numbering(r, stem, report);
+        check_odd_numbers(r, report);
     }
     if (r->directory) check_litter(r, report);
     if (!ok || report->failed || !heft__report_sort(report)) {

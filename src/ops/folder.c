@@ -68,6 +68,11 @@ bool heft__shard_number_parse(const char *name, heft__shard_number *out) {
     return true;
 }
 
+bool heft__shard_number_fits(const char *name) {
+    heft__shard_number shard;
+    return !heft__shard_number_parse(name, &shard) || (shard.number >= 1 && shard.number <= shard.total);
+}
+
 /* ---- names of a variant ---- */
 
 /* True if `.variant` stands in `name` right before name[end]. */

@@ -71,6 +71,8 @@ typedef struct heft__shard_number {
     bool variant; /* something stands between the total and the suffix */
 } heft__shard_number;
 bool heft__shard_number_parse(const char *name, heft__shard_number *out);
+/* False: the name has a number, and it is none of 1 to its total. */
+bool heft__shard_number_fits(const char *name);
 /* Text like "2, 4-6" of the numbers 1 to total that `names` lack, and how many they are. False: out of memory. */
 bool heft__missing_numbers(heft__arena *arena, const char *const *names, uint32_t nnames, uint64_t total, char *text,
                            size_t size, uint64_t *count);

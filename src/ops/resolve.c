@@ -389,33 +389,58 @@ static heft_status resolve_cache(const resolve_job *job) {
     return resolve_open_folder(job, snapshot);
 }
 
+/* Ends with an error of `n` items, unless it goes into a report, where it is one item. */
+static heft_status resolve_numbering(const resolve_job *job, bool lenient, heft_error *error, uint64_t n) {
+    heft__error_file(error, job->out->path);
+    if (!lenient && !job->open->collect) {
+        error->more = (uint32_t)(n - 1 < UINT32_MAX ? n - 1 : UINT32_MAX);
+        if (job->err) *job->err = *error;
+        return error->status;
+    }
+    resolve_report(job, lenient ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_ERROR, error);
+    return HEFT_OK;
+}
+
+/* Numbers from 1 to the total that no file has. */
+static heft_status resolve_missing_numbers(const resolve_job *job, const heft__folder_choice *choice) {
+    heft__resolution *r = job->out;
+    heft_error error;
+    char path[260], missing[300];
+    uint64_t n = 0;
+    if (!heft__missing_numbers(&r->arena, r->names, r->nnames, choice->total, missing, sizeof missing, &n))
+        return resolve_memory(job);
+    if (!n) return HEFT_OK;
+    r->incomplete = true;
+    heft__escape(path, sizeof path, r->path, strlen(r->path));
+    heft__fail(&error, HEFT_NOT_FOUND, HEFT_FAULT_SHARD_NUMBERING, "%s: of %llu numbered shards %llu %s missing: %s",
+               path, (unsigned long long)choice->total, (unsigned long long)n, n == 1 ? "is" : "are", missing);
+    heft__error_at(&error, HEFT_NONE, choice->total, r->nnames);
+    return resolve_numbering(job, job->open->options.lenient & HEFT_LENIENT_MISSING_SHARD, &error, n);
+}
+
+/* Files with other numbers: two sets that became one, or a file renamed by hand. */
+static heft_status resolve_odd_numbers(const resolve_job *job, const heft__folder_choice *choice) {
+    heft__resolution *r = job->out;
+    heft_error error;
+    char path[260];
+    resolve_list odd = {0};
+    for (uint32_t i = 0; i < r->nnames; i++)
+        if (!heft__shard_number_fits(r->names[i])) resolve_list_add(&odd, r->names[i]);
+    if (!odd.n) return HEFT_OK;
+    heft__escape(path, sizeof path, r->path, strlen(r->path));
+    heft__fail(&error, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING,
+               "%s: %llu numbered shard%s no number from 1 to %llu: %s", path, (unsigned long long)odd.n,
+               odd.n == 1 ? " has" : "s have", (unsigned long long)choice->total, resolve_list_end(&odd));
+    return resolve_numbering(job, false, &error, odd.n);
+}
+
 /* Shards that bring no index with them: complete they open with a warning. */
 static heft_status resolve_numbered(const resolve_job *job, const heft__folder_choice *choice) {
     heft__resolution *r = job->out;
-    char missing[300], text[420];
-    uint64_t n = 0;
-    if (choice->total &&
-        !heft__missing_numbers(&r->arena, r->names, r->nnames, choice->total, missing, sizeof missing, &n))
-        return resolve_memory(job);
-    if (n) {
-        heft_error error;
-        char path[260];
-        bool lenient = job->open->options.lenient & HEFT_LENIENT_MISSING_SHARD;
-        heft__escape(path, sizeof path, r->path, strlen(r->path));
-        heft__fail(&error, HEFT_NOT_FOUND, HEFT_FAULT_SHARD_NUMBERING,
-                   "%s: of %llu numbered shards %llu %s missing: %s", path, (unsigned long long)choice->total,
-                   (unsigned long long)n, n == 1 ? "is" : "are", missing);
-        heft__error_file(&error, r->path);
-        heft__error_at(&error, HEFT_NONE, choice->total, r->nnames);
-        error.more = (uint32_t)(n - 1 < UINT32_MAX ? n - 1 : UINT32_MAX);
-        if (!lenient && !job->open->collect) {
-            if (job->err) *job->err = error;
-            return HEFT_NOT_FOUND;
-        }
-        error.more = 0; /* of a report this is one item */
-        r->incomplete = true;
-        resolve_report(job, lenient ? HEFT_SEVERITY_WARNING : HEFT_SEVERITY_ERROR, &error);
-    }
+    char text[420];
+    heft_status status = choice->total ? resolve_missing_numbers(job, choice) : HEFT_OK;
+    if (!status) status = resolve_odd_numbers(job, choice);
+    if (status) return status;
     snprintf(text, sizeof text, "%u shards without an index file, opened as one set", r->nnames);
     if (r->nnames > 1) resolve_warn(job, HEFT_NOT_FOUND, HEFT_FAULT_NO_INDEX, text);
     return HEFT_OK;

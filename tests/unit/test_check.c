@@ -302,6 +302,16 @@ static void test_numbers_of_an_index(void **state) {
     shard("mixed/m-00002-of-00003.safetensors", "b c", NULL);
     set_index("mixed/model.safetensors.index.json", "a=m-00001-of-00002 b=m-00002-of-00003 c=m-00002-of-00003");
     judge(test_path("mixed"), "W:shard-numbering");
+    shard("above/m-00001-of-00002.safetensors", "a", NULL);
+    shard("above/m-00002-of-00002.safetensors", "b", NULL);
+    shard("above/m-00007-of-00002.safetensors", "c", NULL);
+    judge(test_path("above"), "E:shard-numbering W:no-index");
+    set_index("above/model.safetensors.index.json", "a=m-00001-of-00002 b=m-00002-of-00002 c=m-00007-of-00002");
+    judge(test_path("above"), "W:shard-numbering");
+    heft_report *report = check(test_path("above"), NULL);
+    assert_non_null(strstr(item(report, 0).message, "it names 1 shard with a number that is not from 1 to the total: "
+                                                    "\"m-00007-of-00002.safetensors\""));
+    heft_report_free(report);
 }
 
 static void test_bad_index(void **state) {

@@ -341,6 +341,35 @@ static void test_variants(void **state) {
     opens(dir, OPTIONS(.variant = "fp16", .index = HEFT_INDEX_IGNORE), "all files of the folder", "h h1 h2 other", "");
 }
 
+/* Numbers that are none of 1 to the total: a file of another set, or renamed by hand. */
+static void test_odd_numbers(void **state) {
+    (void)state;
+    const char *dir = folder("odd");
+    shard("odd/m-00001-of-00002.safetensors", "a");
+    shard("odd/m-00002-of-00002.safetensors", "b");
+    opens(dir, NULL, "numbered shards", "a b", "no-index");
+    shard("odd/m-00003-of-00002.safetensors", "c");
+    heft_error err = refuses(dir, NULL, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING,
+                             "1 numbered shard has no number from 1 to 2: m-00003-of-00002.safetensors", NULL);
+    assert_int_equal(err.more, 0);
+    assert_string_equal(err.file, dir);
+    refuses(dir, OPTIONS(.lenient = HEFT_LENIENT_ALL), HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, NULL);
+    opens(dir, OPTIONS(.index = HEFT_INDEX_IGNORE), "all files of the folder", "a b c", "");
+    shard("odd/m-00000-of-00002.safetensors", "z");
+    err = refuses(dir, NULL, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, "2 numbered shards have no number from 1 to 2",
+                  "m-00000-of-00002.safetensors, m-00003-of-00002.safetensors", NULL);
+    assert_int_equal(err.more, 1);
+    /* What is missing is said first, since that is what is wrong more often. */
+    assert_int_equal(unlink(test_path("odd/m-00002-of-00002.safetensors")), 0);
+    refuses(dir, NULL, HEFT_NOT_FOUND, HEFT_FAULT_SHARD_NUMBERING, "of 2 numbered shards 1 is missing: 2", NULL);
+    refuses(dir, OPTIONS(.lenient = HEFT_LENIENT_MISSING_SHARD), HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, NULL);
+    /* An index decides. */
+    index_file("odd/model.safetensors.index.json", "c=m-00003-of-00002.safetensors", -1);
+    opens(dir, NULL, "index file", "c", "");
+    shard("none/m-00001-of-00000.safetensors", "a");
+    refuses(test_path("none"), NULL, HEFT_MISMATCH, HEFT_FAULT_SHARD_NUMBERING, "from 1 to 0", NULL);
+}
+
 static void test_numbered(void **state) {
     (void)state;
     const char *dir = folder("numbered");
@@ -541,6 +570,7 @@ int main(void) {
         cmocka_unit_test(test_globs),          cmocka_unit_test(test_globs_refused),
         cmocka_unit_test(test_hub_cache),      cmocka_unit_test(test_links),
         cmocka_unit_test(test_sub_folders),    cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_odd_numbers),
         cmocka_unit_test(test_numbered),       cmocka_unit_test(test_marker),
         cmocka_unit_test(test_missing_shards), cmocka_unit_test(test_shadowed),
         cmocka_unit_test(test_mismatches),     cmocka_unit_test(test_unindexed),
