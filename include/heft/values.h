@@ -30,7 +30,7 @@ typedef struct heft_stats {
  * 2^(MIN_EXPONENT + k + 1)), bin SIDE - 1 - k their negatives. NaN and infinities are in none. */
 #define HEFT_HISTOGRAM_SIDE 40
 #define HEFT_HISTOGRAM_MIN_EXPONENT (-24)
-#define HEFT_HISTOGRAM_BINS (2 * HEFT_HISTOGRAM_SIDE + 1)
+#define HEFT_HISTOGRAM_BINS 81 /* 2 x SIDE + 1 */
 typedef struct heft_histogram {
     uint64_t bins[HEFT_HISTOGRAM_BINS];
 } heft_histogram;
