@@ -238,6 +238,7 @@ static void choose_workers(heft_plan *plan, const heft__plan_wishes *wishes) {
         plan->workers = cpus < 4 ? 8 : cpus > 8 ? 16 : 2 * cpus;
     else
         plan->workers = cpus < 4 ? cpus : 4;
+    plan->scratch_share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
 }
 
 static heft_status choose_check(const heft__plan_wishes *wishes, heft_error *err) {

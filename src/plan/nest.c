@@ -181,7 +181,7 @@ bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__p
     nest->kept = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
     nest_fill(nest, loops, nest_limit(plan, nest, loops, source, inner), nest->rank, 1);
     if (!nest->scatter && !nest->bits && !nest->direct) {
-        uint64_t scratch = heft__plan_scratch(plan, source), share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
+        uint64_t scratch = heft__plan_scratch(plan, source), share = plan->scratch_share;
         nest_rectangles(nest, loops, share < scratch ? scratch : share < 4 * scratch ? share : 4 * scratch);
     }
     if (!nest->scatter) {

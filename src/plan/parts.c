@@ -6,9 +6,9 @@
 /* ---- where blocks are cut ---- */
 
 uint64_t heft__plan_scratch(const heft_plan *plan, const heft__plan_source *source) {
-    uint64_t most = plan->scratch_most, share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
+    uint64_t most = plan->scratch_most;
     if (source->direct_align && most == HEFT__PLAN_SCRATCH) most = HEFT__PLAN_SCRATCH_DIRECT;
-    if (most > share) most = share;
+    if (most > plan->scratch_share) most = plan->scratch_share;
     if (source->direct_align == 0) return most;
     most -= most % source->direct_align;
     return most < 4 * (uint64_t)source->direct_align ? 4 * (uint64_t)source->direct_align : most;

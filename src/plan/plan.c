@@ -44,6 +44,7 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->workers = o->workers ? o->workers : request->default_workers;
     if (plan->workers > HEFT__PARALLEL_MOST) plan->workers = HEFT__PARALLEL_MOST;
     if (plan->workers == 0) plan->workers = 1;
+    plan->scratch_share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
     plan->page = 4096;
     plan->side_arena = HEFT__PLAN_NONE;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;

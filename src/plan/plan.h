@@ -141,6 +141,7 @@ struct heft_plan {
     uint64_t view_gap;         /* largest gap read over inside a view, but for the sources of a load */
     uint64_t phase;            /* address of the destination modulo HEFT__PLAN_CUT */
     uint64_t scratch_most;     /* of a gather, HEFT__PLAN_SCRATCH */
+    uint64_t scratch_share;    /* HEFT__PLAN_SCRATCH_ALL of the workers wanted; fewer may do */
     uint64_t vector_min;       /* HEFT__PLAN_VECTOR_MIN */
     uint64_t unit_min;         /* HEFT__PLAN_UNIT_MIN */
     uint64_t cap;              /* of a load: most pieces of a direct source */
