@@ -30,7 +30,7 @@ heft_status heft_load_plan_shard(const heft_load_plan *plan, uint32_t index, hef
     if (index >= plan->archive->nfiles) return load_fail_range(err, "file", index, plan->archive->nfiles);
     const heft__plan_source *s = &plan->plan->sources[index];
     const heft__load_shard *shard = &plan->shards[index];
-    const heft__residency *residency = &s->facts.residency;
+    const heft__residency *residency = &plan->facts[index].residency;
     *out = (heft_load_shard){.path = s->source->label,
                              .file_system = s->facts.file ? plan->facts[index].fs_name : "",
                              .class_name = heft__fs_class_name(s->facts.fs_class),
@@ -70,7 +70,8 @@ heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_l
     if (heft_rule_outcome(rule) != HEFT_OUTCOME_KEPT) {
         uint32_t file;
         const heft__entry *entry = heft__archive_entry(plan->archive, id, &file);
-        heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL, "the tensor is not kept, by the rule %s", heft_rule_name(rule));
+        heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL, "the tensor is not kept, by the rule %s",
+                   heft_rule_name(rule));
         heft__error_tensor(err, entry->name, entry->name_len);
         return HEFT_NOT_FOUND;
     }

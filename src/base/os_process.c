@@ -18,13 +18,14 @@ void heft__os_faults(uint64_t *minor, uint64_t *major) {
     *major = (uint64_t)usage.ru_majflt;
 }
 
-/* A folder that belongs to this user alone is best; in /tmp the name holds the user, and a file of somebody else's is no
- * lock of ours. */
+/* A folder that belongs to this user alone is best; in /tmp the name holds the user, and a file of somebody else's is
+ * no lock of ours. */
 int heft__os_lock(const char *name) {
     char path[512];
     const char *folder = getenv("XDG_RUNTIME_DIR");
-    int n = folder && folder[0] == '/' ? snprintf(path, sizeof path, "%s/%s.lock", folder, name)
-                                       : snprintf(path, sizeof path, "/tmp/%s-%lu.lock", name, (unsigned long)geteuid());
+    int n = folder && folder[0] == '/'
+                ? snprintf(path, sizeof path, "%s/%s.lock", folder, name)
+                : snprintf(path, sizeof path, "/tmp/%s-%lu.lock", name, (unsigned long)geteuid());
     if (n < 0 || (size_t)n >= sizeof path) return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct stat st;
@@ -33,8 +34,7 @@ int heft__os_lock(const char *name) {
         return -1;
     }
     int locked = -1;
-    do
-        locked = fd < 0 ? 0 : flock(fd, LOCK_EX);
+    do locked = fd < 0 ? 0 : flock(fd, LOCK_EX);
     while (locked != 0 && errno == EINTR);
     if (locked == 0) return fd;
     close(fd);

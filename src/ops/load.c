@@ -1,4 +1,5 @@
-/* ops: makes the plan of a load: which tensors, where their bytes are, what the machine says, which path, which places. */
+/* ops: makes the plan of a load: which tensors, where their bytes are, what the machine says, which path, which places.
+ */
 #include "ops/load.h"
 
 #include "base/error.h"

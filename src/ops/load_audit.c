@@ -56,8 +56,8 @@ static void audit_tensor(audit_job *job, const heft_expected *want, uint64_t id)
         snprintf(text, sizeof text, "has dtype %s; expected is ", heft_dtype_name(entry->dtype));
         audit_differs(job, id, text, heft_dtype_name(want->dtype));
     }
-    bool same = want->rank == entry->rank &&
-                (!want->rank || !want->shape || memcmp(want->shape, entry->shape, want->rank * sizeof *want->shape) == 0);
+    bool same = want->rank == entry->rank && (!want->rank || !want->shape ||
+                                              memcmp(want->shape, entry->shape, want->rank * sizeof *want->shape) == 0);
     if (want->shape && !same) {
         audit_shape_text(found, sizeof found, entry->rank, entry->shape);
         snprintf(text, sizeof text, "has shape %s; expected is ", found);
@@ -90,7 +90,8 @@ heft_status heft_load_plan_audit(const heft_load_plan *plan, const heft_expected
     }
     const uint64_t *kept = plan->kept;
     for (uint64_t i = 0; !partial && i < plan->nkept; i++)
-        if (!(seen[kept[i] / 8] >> (kept[i] % 8) & 1)) audit_differs(&job, kept[i], "is kept", " and nobody expects it");
+        if (!(seen[kept[i] / 8] >> (kept[i] % 8) & 1))
+            audit_differs(&job, kept[i], "is kept", " and nobody expects it");
     heft__free(&plan->alloc, seen, nbytes);
     if (job.count == 0) return HEFT_OK;
     if (err) {

@@ -160,8 +160,8 @@ heft_status heft__weights_read(const heft_weights *w, uint64_t id, heft_buffer *
     return status;
 }
 
-heft_status heft_weights_read_deferred(const heft_weights *weights, const char *name, size_t name_len,
-                                       heft_buffer *out, heft_error *err) {
+heft_status heft_weights_read_deferred(const heft_weights *weights, const char *name, size_t name_len, heft_buffer *out,
+                                       heft_error *err) {
     memset(out, 0, sizeof *out);
     if (!name) return heft__fail_null(err, "name");
     size_t len = name_len == SIZE_MAX ? strlen(name) : name_len;

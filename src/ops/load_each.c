@@ -59,12 +59,13 @@ static heft_status each_begin(each_job *job, heft_error *err) {
 heft_status heft_load_each(heft_load_plan *plan, int (*deliver)(void *ctx, const heft_loaded *tensor), void *ctx,
                            heft_load_stats *stats, heft_error *err) {
     if (!plan || !deliver) return heft__fail_null(err, plan ? "deliver" : "plan");
+    heft_status status = heft__load_sample(plan, err);
     uint64_t nbytes = plan->plan->nitems * sizeof(atomic_uint_fast32_t);
     each_job job = {.work = {.load = plan, .plan = plan->plan}, .deliver = deliver, .ctx = ctx};
     job.left = heft__alloc(&plan->alloc, nbytes);
-    heft_status status = job.left ? HEFT_OK : heft__fail_memory(err, nbytes);
-    job.work.run.done = each_done;
-    job.work.run.done_ctx = &job;
+    if (status == HEFT_OK && !job.left) status = heft__fail_memory(err, nbytes);
+    job.work.done = each_done;
+    job.work.done_ctx = &job;
     if (status == HEFT_OK) status = heft__load_begin(&job.work, false, err);
     if (status == HEFT_OK) {
         status = each_begin(&job, err);

@@ -14,26 +14,26 @@ enum { ITER_READING, ITER_GIVEN, ITER_RELEASED };
 struct heft_load_iter {
     heft__load_work work;
     heft_load_plan *load;
-    heft_plan *own;          /* of a ring; NULL: the load's */
+    heft_plan *own; /* of a ring; NULL: the load's */
     heft_load_order order;
-    const uint64_t *kept;    /* ids; number i of the iterator is tensor kept[i] */
-    uint64_t nkept, given;   /* of the sequence */
-    uint32_t *sequence;      /* numbers, by name or in the order of completion; NULL: as they are */
-    uint64_t ncomplete;      /* of a sequence by completion */
-    uint32_t *left;          /* by item: blocks to go */
-    uint64_t outstanding;    /* blocks submitted and not reaped */
+    const uint64_t *kept;  /* ids; number i of the iterator is tensor kept[i] */
+    uint64_t nkept, given; /* of the sequence */
+    uint32_t *sequence;    /* numbers, by name or in the order of completion; NULL: as they are */
+    uint64_t ncomplete;    /* of a sequence by completion */
+    uint32_t *left;        /* by item: blocks to go */
+    uint64_t outstanding;  /* blocks submitted and not reaped */
     heft_status failed;
-    bool ended;              /* the run is closed */
+    bool ended; /* the run is closed */
     /* of a ring */
     heft_buffer memory;
     uint8_t *base;
     heft__ring ring;
     uint64_t ring_align;
-    uint32_t *arena_run;     /* by arena: its run */
-    uint32_t *held;          /* by arena: tensors that were not released */
-    uint8_t *states;         /* by number */
-    uint64_t admitted;       /* of the sequence (by name), or of the runs */
-    bool full;               /* nothing was released since the last chunk found no place */
+    uint32_t *arena_run; /* by arena: its run */
+    uint32_t *held;      /* by arena: tensors that were not released */
+    uint8_t *states;     /* by number */
+    uint64_t admitted;   /* of the sequence (by name), or of the runs */
+    bool full;           /* nothing was released since the last chunk found no place */
 };
 
 /* ---- small things ---- */
@@ -110,8 +110,8 @@ static heft_status iter_admit(heft_load_iter *iter, heft_error *err) {
     bool by_name = iter->order == HEFT_LOAD_ORDER_NAME;
     uint64_t n = by_name ? iter->nkept : plan->nruns;
     while (status == HEFT_OK && !iter->full && iter->admitted < n) {
-        uint64_t item = by_name ? iter_item(iter, iter->sequence[iter->admitted])
-                                : plan->runs[iter->admitted].first_item;
+        uint64_t item =
+            by_name ? iter_item(iter, iter->sequence[iter->admitted]) : plan->runs[iter->admitted].first_item;
         uint32_t arena = item == HEFT_NONE ? HEFT__RING_NONE : plan->items[item].slot;
         if (arena != HEFT__RING_NONE && !iter->work.slots[arena] && !iter_admit_arena(iter, arena, &status, err))
             iter->full = true;
@@ -166,7 +166,8 @@ static heft_status iter_check_ring(const heft_load_iter *iter, uint64_t ring_nby
 static heft_status iter_make_ring(heft_load_iter *iter, uint64_t ring_nbytes, heft_error *err) {
     const heft_allocator *alloc = &iter->load->alloc;
     uint32_t align = HEFT__HOST_ALIGN;
-    heft_status status = heft__load_layout(iter->load, ring_nbytes, iter->order == HEFT_LOAD_ORDER_NAME, &iter->own, err);
+    heft_status status =
+        heft__load_layout(iter->load, ring_nbytes, iter->order == HEFT_LOAD_ORDER_NAME, &iter->own, err);
     if (status != HEFT_OK) return status;
     const heft_plan *plan = iter->own;
     iter->work.plan = plan;
@@ -234,7 +235,8 @@ static heft_status iter_start(heft_load_iter *iter, uint64_t ring_nbytes, heft_e
     if (status != HEFT_OK) return status;
     iter->ended = false;
     if (ring_nbytes) {
-        status = heft__load_memory_take(iter->load, ring_nbytes, iter->ring_align, &iter->work.ring, &iter->memory, err);
+        status =
+            heft__load_memory_take(iter->load, ring_nbytes, iter->ring_align, &iter->work.ring, &iter->memory, err);
         iter->base = iter->memory.data;
         return status == HEFT_OK ? iter_admit(iter, err) : status;
     }
@@ -250,17 +252,19 @@ heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%lu is no order of an iterator",
                           (unsigned long)order);
     if (ring_nbytes > UINT64_MAX / 2)
-        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "a ring of %llu bytes", (unsigned long long)ring_nbytes);
+        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "a ring of %llu bytes",
+                          (unsigned long long)ring_nbytes);
     heft_load_iter *iter = heft__alloc_zero(&plan->alloc, sizeof *iter);
     if (!iter) return heft__fail_memory(err, sizeof *iter);
     iter->load = plan;
     iter->order = order;
     iter->work.load = plan;
+    iter->ended = true; /* until it has begun */
+    heft_status status = heft__load_sample(plan, err);
     iter->work.plan = plan->plan;
     iter->kept = plan->kept;
     iter->nkept = plan->nkept;
-    iter->ended = true; /* until it has begun */
-    heft_status status = iter_start(iter, ring_nbytes, err);
+    if (status == HEFT_OK) status = iter_start(iter, ring_nbytes, err);
     if (status != HEFT_OK) {
         heft_load_iter_free(iter, NULL);
         return status;
@@ -293,7 +297,8 @@ void heft_load_iter_free(heft_load_iter *iter, heft_load_stats *stats) {
 /* ---- the next tensor ---- */
 
 static heft_status iter_fail_again(const heft_load_iter *iter, heft_error *err) {
-    return heft__fail(err, iter->failed, HEFT_FAULT_CALL, "the load has failed or was taken; the iterator can only be freed");
+    return heft__fail(err, iter->failed, HEFT_FAULT_CALL,
+                      "the load has failed or was taken; the iterator can only be freed");
 }
 
 /* Waits until an item, or by completion any tensor, is in. */
@@ -336,8 +341,8 @@ heft_status heft_load_iter_next(heft_load_iter *iter, heft_loaded *out, heft_err
         index = iter_item(iter, number);
     }
     const heft__plan_item *item = index == HEFT_NONE ? NULL : &iter->work.plan->items[index];
-    heft__load_describe(iter->load, iter->kept[number], item ? heft__load_item_data(&iter->work, item) : heft__load_nothing(),
-                        out);
+    heft__load_describe(iter->load, iter->kept[number],
+                        item ? heft__load_item_data(&iter->work, item) : heft__load_nothing(), out);
     out->mapped = item && item->mapped;
     out->item = (void *)(uintptr_t)(number + 1);
     if (iter->states) iter->states[number] = ITER_GIVEN;

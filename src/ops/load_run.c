@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "source/source_advise.h"
 
 #include <string.h>
 
@@ -46,6 +47,68 @@ static void load_run_shards(heft__load_work *work) {
     }
 }
 
+/* ---- between files ---- */
+
+/* The last block of a file is in: is there still as much memory as shall stay free? */
+static heft_status load_run_look(heft__load_work *work, uint32_t file, heft_error *err) {
+    const heft_load_options *o = &work->load->options;
+    heft__os_memory have;
+    if (atomic_fetch_sub(&work->left[file], 1) != 1 || atomic_fetch_sub(&work->files_left, 1) == 1) return HEFT_OK;
+    heft__facts_memory(o->free_nbytes ? o->free_nbytes : HEFT_NONE, 0, &have);
+    if (have.nbytes == HEFT_NONE || have.nbytes >= o->reserve_nbytes) return HEFT_OK;
+    heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
+               "%llu bytes of memory are left (%s) while loading, and %llu are to stay free",
+               (unsigned long long)have.nbytes, have.origin, (unsigned long long)o->reserve_nbytes);
+    heft__error_at(err, HEFT_NONE, o->reserve_nbytes, have.nbytes);
+    heft__error_file(err, work->plan->sources[file].source->label);
+    return HEFT_LIMIT;
+}
+
+static heft_status load_run_done(void *ctx, uint64_t block, heft_error *err) {
+    heft__load_work *work = ctx;
+    heft_status status = work->done ? work->done(work->done_ctx, block, err) : HEFT_OK;
+    if (status != HEFT_OK || !work->left || block >= work->plan->first_touch) return status;
+    heft__plan_block at;
+    heft__plan_block_at(work->plan, block, &at);
+    return load_run_look(work, at.channel, err);
+}
+
+static heft_status load_run_count(heft__load_work *work, heft_error *err) {
+    const heft_plan *plan = work->plan;
+    if (work->load->options.reserve_nbytes == 0 || work->load->options.no_preflight) return HEFT_OK;
+    uint64_t nbytes = plan->nsources * sizeof *work->left;
+    work->left = heft__alloc(&plan->alloc, nbytes);
+    if (!work->left) return heft__fail_memory(err, nbytes);
+    for (uint64_t i = 0; i < plan->nsources; i++) {
+        uint64_t blocks = 0;
+        const heft__plan_source *source = &plan->sources[i];
+        for (uint64_t r = 0; r < source->nruns; r++)
+            blocks += heft__plan_blocks_of(plan, &plan->runs[source->first_run + r]);
+        atomic_init(&work->left[i], blocks);
+        if (blocks) atomic_fetch_add(&work->files_left, 1);
+    }
+    return HEFT_OK;
+}
+
+/* Pages that were not there before the load go after it. Where the kernel can, the reads themselves have left none. */
+static void load_run_drop(const heft__load_work *work) {
+    const heft_plan *plan = work->plan;
+    for (uint64_t i = 0; i < plan->nsources && work->run.drop; i++) {
+        const heft__plan_source *source = &plan->sources[i];
+        const heft__residency *before = &source->facts.residency;
+        if (!atomic_load(&work->run.channels[i].drop_refused) || !before->known || before->resident_nbytes) continue;
+        for (uint64_t r = source->first_run; r < source->first_run + source->nruns; r++)
+            heft__source_advise(source->source, plan->runs[r].offset, plan->runs[r].nbytes, HEFT__ADVICE_UNWANTED);
+    }
+}
+
+/* Bytes that are asked for ahead of the readers. */
+static uint64_t load_run_window(const heft__load_work *work) {
+    uint64_t most = UINT64_C(1) << 30, have = work->memory.free_nbytes;
+    if (have != HEFT_NONE && have / 4 < most) most = have / 4;
+    return most;
+}
+
 /* ---- memory ---- */
 
 static void load_run_unmap(heft_buffer *buffer) {
@@ -57,8 +120,8 @@ static heft_status load_run_maps(heft__load_work *work, heft_error *err) {
     for (uint64_t i = 0; i < plan->nmappings; i++) {
         const heft__plan_mapping *m = &plan->mappings[i];
         heft__load_memory *memory = &work->weights->memories[plan->narenas + i];
-        heft_status status = heft__source_map(plan->sources[m->source].source, m->offset, m->nbytes, &work->mappings[i],
-                                              err);
+        heft_status status =
+            heft__source_map(plan->sources[m->source].source, m->offset, m->nbytes, &work->mappings[i], err);
         if (status != HEFT_OK) return status;
         memory->buffer = (heft_buffer){.data = (uint8_t *)(uintptr_t)work->mappings[i]->data,
                                        .nbytes = m->nbytes,
@@ -113,6 +176,8 @@ void heft__load_release(heft__load_work *work) {
     const heft_allocator *alloc = &work->load->alloc;
     heft_weights_unref(work->weights);
     work->weights = NULL;
+    heft__free(alloc, work->left, work->plan->nsources * sizeof *work->left);
+    work->left = NULL;
     if (work->slots) heft__free(alloc, work->slots, work->plan->narenas * sizeof *work->slots);
     if (work->mappings) heft__free(alloc, work->mappings, work->plan->nmappings * sizeof *work->mappings);
     work->slots = NULL;
@@ -145,6 +210,14 @@ heft_status heft__load_begin(heft__load_work *work, bool ring, heft_error *err) 
     work->run.progress = load->options.progress;
     work->run.progress_ctx = load->options.progress_ctx;
     work->run.strict = true;
+    work->run.drop = load->options.cache_policy == HEFT_CACHE_DROP;
+    work->run.ahead = load_run_window(work) / work->plan->options.block_nbytes;
+    work->run.ahead_local = load->options.prefetch;
+    if (status == HEFT_OK) status = load_run_count(work, err);
+    if (work->done || work->left) {
+        work->run.done = load_run_done;
+        work->run.done_ctx = work;
+    }
     if (status == HEFT_OK) status = heft__run_open(&work->run, err);
     if (status != HEFT_OK) heft__load_release(work);
     return status;
@@ -155,6 +228,7 @@ heft_status heft__load_end(heft__load_work *work, heft_error *err) {
     heft_load_stats *s = &work->stats;
     heft_status status = heft__run_close(&work->run, &result, err);
     load_run_shards(work);
+    load_run_drop(work);
     heft__run_free(&work->run);
     for (uint32_t i = 0; work->weights && i < work->weights->nmemories; i++)
         if (work->weights->memories[i].arena) heft__host_arena_settle(work->weights->memories[i].arena);
@@ -181,8 +255,7 @@ heft_status heft__load_end(heft__load_work *work, heft_error *err) {
 
 heft_status heft__load_go(heft__load_work *work, heft_status status, heft_error *err) {
     heft__running *run = &work->run;
-    if (status == HEFT_OK)
-        status = run->kind->submit(run->engine, HEFT__LANE_WANTED, 0, work->plan->sum.nblocks, err);
+    if (status == HEFT_OK) status = run->kind->submit(run->engine, HEFT__LANE_WANTED, 0, work->plan->sum.nblocks, err);
     if (status == HEFT_OK) run->kind->reap(run->engine, NULL, 0);
     heft_status ended = heft__load_end(work, status == HEFT_OK ? err : NULL);
     return status == HEFT_OK ? ended : status;
@@ -234,8 +307,9 @@ heft_status heft__load_publish(heft__load_work *work, heft_error *err) {
 heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_stats *stats, heft_error *err) {
     if (!plan || !out) return heft__fail_null(err, plan ? "out" : "plan");
     *out = NULL;
+    heft_status status = heft__load_sample(plan, err);
     heft__load_work work = {.load = plan, .plan = plan->plan};
-    heft_status status = heft__load_begin(&work, false, err);
+    if (status == HEFT_OK) status = heft__load_begin(&work, false, err);
     if (status == HEFT_OK) {
         status = heft__load_go(&work, HEFT_OK, err);
         if (status == HEFT_OK) status = heft__load_publish(&work, err);

@@ -14,14 +14,20 @@ typedef struct heft__load_work {
     heft__mapping **mappings;   /* by mapping of the plan; each is held by `weights` */
     heft_arena *ring;           /* of a ring: its memory, which the iterator holds */
     heft__running run;
+    heft_status (*done)(void *ctx, uint64_t block, heft_error *err); /* the caller's, as that of the run; NULL: none */
+    void *done_ctx;
+    atomic_uint_fast64_t *left; /* by file: blocks to go, where memory is looked at between files; else NULL */
+    atomic_uint_fast32_t files_left;
     heft_footprint memory;      /* as it was admitted */
     heft_load_stats stats;
     double started, read_started;
     uint64_t minor_faults, major_faults;
 } heft__load_work;
 
+/* Finds out by timing what the system does not tell about residency, once the load is admitted, and plans anew with it. */
+heft_status heft__load_sample(heft_load_plan *load, heft_error *err);
 /* Admits; unless there is a `ring`, which gives the memory, makes the weights without their data, allocates and maps; opens
- * the run. The caller has set what it wants of `run` (done, collect). On failure everything is given back but `stats`. */
+ * the run. The caller has set `done` and what it wants of `run` (collect). On failure everything is given back but `stats`. */
 heft_status heft__load_begin(heft__load_work *work, bool ring, heft_error *err);
 /* Submits all blocks unless `status` is a failure, waits, and ends the run. Returns the first failure. */
 heft_status heft__load_go(heft__load_work *work, heft_status status, heft_error *err);

@@ -29,7 +29,8 @@ typedef struct warm_job {
 static heft_status warm_add_extent(warm_job *job, uint32_t file, heft__extent extent, heft_error *err) {
     for (uint64_t at = 0; at < extent.nbytes; at += WARM_BLOCK) {
         uint64_t left = extent.nbytes - at, n = left < WARM_BLOCK ? left : WARM_BLOCK;
-        if (!heft__grow(&job->load->alloc, (void **)&job->blocks, &job->capacity, job->nblocks, sizeof *job->blocks, 16))
+        if (!heft__grow(&job->load->alloc, (void **)&job->blocks, &job->capacity, job->nblocks, sizeof *job->blocks,
+                        16))
             return heft__fail_memory(err, job->capacity * 2 * sizeof *job->blocks);
         job->blocks[job->nblocks++] = (warm_block){extent.offset + at, (uint32_t)n, file};
         job->total += n;
@@ -51,7 +52,8 @@ static heft_status warm_add_file(warm_job *job, uint32_t file, heft_error *err) 
     heft__facts_source(source, extents, n, &facts);
     bool there = facts.fs_class == HEFT__FS_MEMORY ||
                  (facts.residency.known && facts.residency.resident_nbytes >= facts.residency.asked_nbytes);
-    for (uint64_t i = 0; i < n && !there && status == HEFT_OK; i++) status = warm_add_extent(job, file, extents[i], err);
+    for (uint64_t i = 0; i < n && !there && status == HEFT_OK; i++)
+        status = warm_add_extent(job, file, extents[i], err);
     heft__free(&load->alloc, extents, n * sizeof *extents);
     return status;
 }
@@ -144,7 +146,8 @@ heft_status heft_warm(heft_load_plan *plan, heft_load_stats *stats, heft_error *
     atomic_init(&job.brought, 0);
     job.channels = heft__alloc_zero(&plan->alloc, nbytes);
     heft_status status = job.channels ? HEFT_OK : heft__fail_memory(err, nbytes);
-    int lock = status == HEFT_OK ? heft__os_lock("heft-warm") : -1; /* waits for another warmer; none to be had: go on */
+    int lock =
+        status == HEFT_OK ? heft__os_lock("heft-warm") : -1; /* waits for another warmer; none to be had: go on */
     for (uint32_t i = 0; i < nfiles && status == HEFT_OK; i++) {
         job.channels[i].source = plan->archive->files[i]->source;
         job.channels[i].direct_fd = -1;

@@ -385,7 +385,8 @@ heft_status heft_weights_remove(heft_weights *weights, const char *name, size_t 
 static heft_status weights_check_insert(const char *name, heft_dtype dtype, uint32_t rank, const uint64_t *shape,
                                         const heft_buffer *buffer, heft_error *err) {
     uint64_t nbytes;
-    if (!name || !buffer || (rank && !shape)) return heft__fail_null(err, !name ? "name" : !buffer ? "buffer" : "shape");
+    if (!name || !buffer || (rank && !shape))
+        return heft__fail_null(err, !name ? "name" : !buffer ? "buffer" : "shape");
     heft_status status = heft_dtype_nbytes(dtype, rank, shape, &nbytes, err);
     if (status != HEFT_OK) return status;
     if (nbytes == buffer->nbytes && (buffer->data || !nbytes)) return HEFT_OK;

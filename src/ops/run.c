@@ -146,8 +146,8 @@ static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *stat
     return false;
 }
 
-/* All boxes of a sub-byte nest, one after another: neighbours share bytes of the destination. state: boxes read, and where
- * the bytes of the last one start. */
+/* All boxes of a sub-byte nest, one after another: neighbours share bytes of the destination. state: boxes read, and
+ * where the bytes of the last one start. */
 static bool run_nest_bits(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
     (void)status, (void)err;
     const heft__running *job = ctx;
@@ -170,7 +170,12 @@ static bool run_nest_bits(const void *ctx, heft__task *task, heft_status *status
 /* By heft__plan_step, PLAIN left out. */
 static const heft__step run_steps[] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather, run_nest_bits};
 
-/* Asks for the pages of blocks up to `ahead` beyond the one that begins now. Each is asked for once, by whoever comes. */
+static bool run_asks(const heft__running *run, uint32_t source) {
+    return run->ahead_local || run->plan->sources[source].reason == HEFT_REASON_NETWORK;
+}
+
+/* Asks for the pages of blocks up to `ahead` beyond the one that begins now. Each is asked for once, by whoever comes.
+ */
 static void run_ask(heft__running *run, uint64_t number) {
     uint64_t next = atomic_load_explicit(&run->asked, memory_order_relaxed), end = number + 1 + run->ahead;
     if (end > run->plan->sum.nblocks) end = run->plan->sum.nblocks;
@@ -179,7 +184,7 @@ static void run_ask(heft__running *run, uint64_t number) {
         if (!atomic_compare_exchange_weak(&run->asked, &next, until)) continue;
         heft__plan_block block;
         heft__plan_block_at(run->plan, next, &block);
-        if (block.way == HEFT__PLAN_READ && block.nbytes)
+        if (block.way == HEFT__PLAN_READ && block.nbytes && run_asks(run, block.channel))
             heft__source_advise(run->plan->sources[block.channel].source, block.offset, block.nbytes,
                                 HEFT__ADVICE_WANTED);
         next = until;
@@ -291,6 +296,8 @@ static heft_status run_open_channels(heft__running *run, heft_error *err) {
         const heft__plan_source *source = &plan->sources[i];
         channel->source = source->source;
         channel->drop = run->drop && source->source->fd >= 0;
+        if (run->ahead && source->nruns && run_asks(run, i))
+            heft__source_advise(source->source, 0, source->source->size, HEFT__ADVICE_IN_ORDER);
         if (source->path == HEFT_PATH_DIRECT && source->nruns) status = run_open_direct(channel, source, err);
     }
     for (uint32_t i = 0; i < plan->nmappings; i++) {
@@ -316,22 +323,23 @@ heft_status heft__run_open(heft__running *run, heft_error *err) {
     heft_status status = run_verify(plan, err);
     if (status == HEFT_OK) status = run_open_channels(run, err);
     atomic_init(&run->asked, 0);
-    run->job = (heft__engine_job){.nblocks = plan->sum.nblocks,
-                                  .total_nbytes = plan->sum.requested_nbytes,
-                                  .block = run_block,
-                                  .done = run->done ? run_done : NULL,
-                                  .steps = plan->has_vectors ? run_steps : NULL,
-                                  .ctx = run,
-                                  .channels = run->channels,
-                                  .nchannels = run->nchannels,
-                                  .scratch_nbytes = (plan->scratch_nbytes + 4095) / 4096 * 4096, /* the dump lies behind it */
-                                  .dump_nbytes = plan->dump_nbytes,
-                                  .workers = plan->workers,
-                                  .alloc = plan->alloc,
-                                  .progress = run->progress,
-                                  .progress_ctx = run->progress_ctx,
-                                  .progress_seconds = 0.05,
-                                  .collect = run->collect};
+    run->job =
+        (heft__engine_job){.nblocks = plan->sum.nblocks,
+                           .total_nbytes = plan->sum.requested_nbytes,
+                           .block = run_block,
+                           .done = run->done ? run_done : NULL,
+                           .steps = plan->has_vectors ? run_steps : NULL,
+                           .ctx = run,
+                           .channels = run->channels,
+                           .nchannels = run->nchannels,
+                           .scratch_nbytes = (plan->scratch_nbytes + 4095) / 4096 * 4096, /* the dump lies behind it */
+                           .dump_nbytes = plan->dump_nbytes,
+                           .workers = plan->workers,
+                           .alloc = plan->alloc,
+                           .progress = run->progress,
+                           .progress_ctx = run->progress_ctx,
+                           .progress_seconds = 0.05,
+                           .collect = run->collect};
     if (status == HEFT_OK) status = run->kind->open(&run->job, &run->engine, err);
     if (status != HEFT_OK) heft__run_free(run);
     return status;
@@ -348,10 +356,10 @@ heft_status heft__run_close(heft__running *run, heft__engine_result *result, hef
 heft_status heft__run(const heft_plan *plan, uint8_t *const *slots, heft_read_stats *stats, heft_error *err) {
     heft__engine_result result = {.failed_block = HEFT_NONE};
     heft__running run = {.plan = plan,
-                     .slots = slots,
-                     .kind = &heft__engine_pool,
-                     .progress = plan->options.progress,
-                     .progress_ctx = plan->options.progress_ctx};
+                         .slots = slots,
+                         .kind = &heft__engine_pool,
+                         .progress = plan->options.progress,
+                         .progress_ctx = plan->options.progress_ctx};
     heft_status status = heft__run_open(&run, err);
     if (status == HEFT_OK) {
         status = run.kind->submit(run.engine, HEFT__LANE_WANTED, 0, plan->sum.nblocks, err);

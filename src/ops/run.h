@@ -32,6 +32,7 @@ typedef struct heft__running {
     bool drop;                       /* reads leave no pages in the cache that were not there */
     bool strict;                     /* sources are verified again at the end */
     uint64_t ahead;                  /* blocks for which pages are asked for ahead of the reader; 0: none */
+    bool ahead_local;                /* not only of files that are far away */
 
     heft__channel *channels;         /* by source, then by mapping; there until free */
     uint32_t nchannels;

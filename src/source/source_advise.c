@@ -10,7 +10,9 @@ void heft__source_advise(heft_source *source, uint64_t offset, uint64_t nbytes, 
 #if defined(POSIX_FADV_WILLNEED)
     int saved = errno;
     (void)posix_fadvise(base->fd, (off_t)(source->window_offset + offset), (off_t)nbytes,
-                        advice == HEFT__ADVICE_WANTED ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
+                        advice == HEFT__ADVICE_WANTED     ? POSIX_FADV_WILLNEED
+                        : advice == HEFT__ADVICE_IN_ORDER ? POSIX_FADV_SEQUENTIAL
+                                                          : POSIX_FADV_DONTNEED);
     errno = saved;
 #else
     (void)offset, (void)advice;

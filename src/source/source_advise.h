@@ -6,6 +6,7 @@
 
 typedef enum heft__advice {
     HEFT__ADVICE_WANTED,    /* will be read soon */
+    HEFT__ADVICE_IN_ORDER,  /* will be read from front to back */
     HEFT__ADVICE_UNWANTED   /* clean pages of it may go */
 } heft__advice;
 

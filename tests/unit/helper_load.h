@@ -5,7 +5,8 @@
 #include "helper.h"
 
 /* Writes a set of `nshards` files with `ntensors` each under test_dir()/name and returns its path. Tensors are called
- * "sN.layers.M.weight" and the like; every 7th has no elements, every 11th is F8_E4M3, one in each shard has `large` bytes. */
+ * "sN.layers.M.weight" and the like; every 7th has no elements, every 11th is F8_E4M3, one in each shard has `large`
+ * bytes. */
 const char *load_set(const char *name, uint32_t nshards, uint32_t ntensors, uint64_t large);
 /* Opens it. */
 heft_archive *load_open(const char *path);

@@ -87,7 +87,8 @@ static void test_options(void **state) {
 static void test_filtered(void **state) {
     (void)state;
     heft_archive *archive = load_open(load_set("filtered", 2, 60, 4 << 20));
-    const char *include[] = {"*.layers.1*", "*.layers.2*", "*.layers.5.*"}, *defer[] = {"*.layers.12.*", "*.layers.2.*"};
+    const char *include[] = {"*.layers.1*", "*.layers.2*", "*.layers.5.*"},
+               *defer[] = {"*.layers.12.*", "*.layers.2.*"};
     heft_tp_rule rules[] = {{"*.layers.1*", HEFT_TP_COLUMNS}};
     for (uint64_t rank = 0; rank < 2; rank++) {
         heft_filter filter = {.struct_size = sizeof filter,
@@ -142,7 +143,8 @@ static void test_filtered(void **state) {
         heft_deferred none;
         assert_int_equal(heft_weights_deferred(weights, deferred, &none, &err), HEFT_INVALID_ARGUMENT);
         heft_buffer buffer;
-        assert_int_equal(heft_weights_read_deferred(weights, "s0.layers.1.weight", SIZE_MAX, &buffer, &err), HEFT_NOT_FOUND);
+        assert_int_equal(heft_weights_read_deferred(weights, "s0.layers.1.weight", SIZE_MAX, &buffer, &err),
+                         HEFT_NOT_FOUND);
         assert_int_equal(heft_weights_read_deferred(weights, "nothing", SIZE_MAX, &buffer, &err), HEFT_NOT_FOUND);
         heft_weights_unref(weights);
         heft_load_plan_free(plan);
@@ -161,8 +163,10 @@ static heft_archive *named(const char *const *names, uint32_t n, const char *fil
 /* Deferred tensors are sorted by what is left of the name and the number in it. */
 static void test_deferred_order(void **state) {
     (void)state;
-    static const char *const names[] = {"e.10.w", "e.2.w", "e.9.w", "e.11.w", "a.3", "a.x", "e.002.w", "1.e.20.w", "7", "e.2.v"};
-    static const char *const want[] = {"7", "1.e.20.w", "a.3", "a.x", "e.2.v", "e.002.w", "e.2.w", "e.9.w", "e.10.w", "e.11.w"};
+    static const char *const names[] = {"e.10.w", "e.2.w",   "e.9.w",    "e.11.w", "a.3",
+                                        "a.x",    "e.002.w", "1.e.20.w", "7",      "e.2.v"};
+    static const char *const want[] = {"7",       "1.e.20.w", "a.3",   "a.x",    "e.2.v",
+                                       "e.002.w", "e.2.w",    "e.9.w", "e.10.w", "e.11.w"};
     heft_archive *archive = named(names, 10, "deferred.safetensors");
     const char *all = "*";
     heft_filter filter = {.struct_size = sizeof filter, .defer = &all, .ndefer = 1};
@@ -211,7 +215,8 @@ static void test_orders_and_changes(void **state) {
 
     uint64_t shape[] = {4, 2}, wrong[] = {3};
     buffer = copy;
-    assert_int_equal(heft_weights_insert(w, "l.3", SIZE_MAX, HEFT_F8_E4M3, 1, wrong, &buffer, NULL, &err), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_weights_insert(w, "l.3", SIZE_MAX, HEFT_F8_E4M3, 1, wrong, &buffer, NULL, &err),
+                     HEFT_INVALID_ARGUMENT);
     assert_ptr_equal(buffer.data, copy.data); /* still ours */
     OK(heft_weights_insert(w, "l.3", SIZE_MAX, HEFT_F8_E4M3, 2, shape, &buffer, &displaced, &err));
     assert_null(buffer.data);
@@ -375,10 +380,14 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),          cmocka_unit_test(test_options),
-        cmocka_unit_test(test_filtered),       cmocka_unit_test(test_deferred_order),
-        cmocka_unit_test(test_orders_and_changes), cmocka_unit_test(test_shard_scope),
-        cmocka_unit_test(test_audit),          cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_filtered),
+        cmocka_unit_test(test_deferred_order),
+        cmocka_unit_test(test_orders_and_changes),
+        cmocka_unit_test(test_shard_scope),
+        cmocka_unit_test(test_audit),
+        cmocka_unit_test(test_arena),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
