@@ -187,8 +187,7 @@ void heft__load_release(heft__load_work *work) {
 /* ---- the steps of a run ---- */
 
 const heft__engine_kind *heft__load_engine(heft_engine engine) {
-    (void)engine;
-    return &heft__engine_pool;
+    return engine == HEFT_ENGINE_URING ? &heft__engine_uring : &heft__engine_pool;
 }
 
 heft_status heft__load_begin(heft__load_work *work, bool ring, heft_error *err) {

@@ -62,6 +62,8 @@ class _Headers:
                 self.constants[name] = int(value)
         for name, value in re.findall(r"#define (HEFT_\w+) (\d+)\s*$", text, flags=re.M):
             self.constants[name] = int(value)
+        for name, value in re.findall(r"#define (HEFT_\w+) \(([-+* \w]+)\)\s*$", text, flags=re.M):
+            self.constants[name] = eval(value, {}, self.constants)
         self.statuses = {int(number): name for number, name in
                          re.findall(r'X\(\w+, (-?\d+), "([\w-]+)", "', text)}
         faults = text[text.index("#define HEFT_FAULT_TABLE"):text.index("typedef uint32_t heft_fault;")]

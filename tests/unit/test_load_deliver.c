@@ -146,6 +146,7 @@ static void test_iterators(void **state) {
                 if (io == HEFT_IO_MAP && rings[i]) continue;
                 heft_load_options o = {.struct_size = sizeof o,
                                        .io = io,
+                                       .engine = (heft_engine)random_below(&seed, 3),
                                        .workers = 1 + (uint32_t)random_below(&seed, 4),
                                        .block_nbytes = random_below(&seed, 2) ? 65536 : 0,
                                        .align = random_below(&seed, 2) ? 256 : 0};
