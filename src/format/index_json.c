@@ -22,6 +22,7 @@ typedef struct index_scan {
     heft__hash_index shards; /* number = shard */
     const char *last;        /* the text of the last shard, if it needs no unescaping; else NULL */
     uint32_t last_len, last_shard;
+    uint64_t map_at; /* where the weight_map begins */
     bool has_map;
     bool out_of_memory; /* met where only true and false are said */
 } index_scan;
@@ -178,6 +179,7 @@ static heft_status index_read_map(index_scan *scan, const heft__json_token *key)
     scan->has_map = true;
     if (heft__json_next(&scan->json, &token) != HEFT__JSON_OBJECT)
         return index_fail_token(scan, &token, "weight_map: expected an object, found ");
+    scan->map_at = token.offset;
     for (;;) {
         while (index_plain_pair(scan)) continue;
         if (scan->out_of_memory) return heft__fail_memory(scan->err, sizeof(heft__index_item));
@@ -241,6 +243,8 @@ static heft_status index_parse(index_scan *scan) {
         return index_fail_token(scan, &token, "");
     }
     if (!scan->has_map) return index_fail(scan, HEFT_FAULT_INDEX_SYNTAX, 0, "an index without weight_map", "");
+    if (scan->index->nitems == 0)
+        return index_fail(scan, HEFT_FAULT_EMPTY_INDEX, scan->map_at, "an index whose weight_map names no tensor", "");
     return HEFT_OK;
 }
 

@@ -48,12 +48,12 @@ static void total_size_may_be_anything(void **state) {
     static const struct {
         const char *text;
         uint64_t size;
-    } rows[] = {{"{\"weight_map\":{}}", HEFT_NONE},
-                {"{\"metadata\":null,\"weight_map\":{}}", HEFT_NONE},
-                {"{\"metadata\":[{\"total_size\":1}],\"weight_map\":{}}", HEFT_NONE},
-                {"{\"metadata\":{\"total_size\":1.5},\"weight_map\":{}}", HEFT_NONE},
-                {"{\"metadata\":{\"total_size\":{\"a\":[]}},\"weight_map\":{}}", HEFT_NONE},
-                {"{\"metadata\":{\"a\":{\"total_size\":3},\"total_size\":0},\"weight_map\":{}}", 0}};
+    } rows[] = {{"{\"weight_map\":{\"a\":\"b\"}}", HEFT_NONE},
+                {"{\"metadata\":null,\"weight_map\":{\"a\":\"b\"}}", HEFT_NONE},
+                {"{\"metadata\":[{\"total_size\":1}],\"weight_map\":{\"a\":\"b\"}}", HEFT_NONE},
+                {"{\"metadata\":{\"total_size\":1.5},\"weight_map\":{\"a\":\"b\"}}", HEFT_NONE},
+                {"{\"metadata\":{\"total_size\":{\"a\":[]}},\"weight_map\":{\"a\":\"b\"}}", HEFT_NONE},
+                {"{\"metadata\":{\"a\":{\"total_size\":3},\"total_size\":0},\"weight_map\":{\"a\":\"b\"}}", 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         heft__index index;
         assert_int_equal(read_index(rows[i].text, strlen(rows[i].text), NULL, &index, NULL), HEFT_OK);
@@ -78,6 +78,8 @@ static void faults_have_a_place(void **state) {
         {"{\"weight_map\":{\"a\":\"x\",\"b\":\"x\",\"c\":\"x\"", HEFT_FAULT_INDEX_SYNTAX, 38},
         {"{\"weight_map\":{}} x", HEFT_FAULT_INDEX_SYNTAX, 18},
         {"{\"weight_map\":{},\"weight_map\":{}}", HEFT_FAULT_INDEX_SYNTAX, 17},
+        {"{\"weight_map\":{}}", HEFT_FAULT_EMPTY_INDEX, 14},
+        {"{\"metadata\":{\"total_size\":5}, \"weight_map\" : { } }", HEFT_FAULT_EMPTY_INDEX, 45},
         {"{\"metadata\":{\"total_size\":},\"weight_map\":{}}", HEFT_FAULT_INDEX_SYNTAX, 26},
         {"{\"weight_map\":{\"\xFF\":\"x\"}}", HEFT_FAULT_INDEX_SYNTAX, 16},
         {"{\"weight_map\":{\"a\":\"x\",\"b\":\"x\",\"\\u0061\":\"x\"}}", HEFT_FAULT_DUPLICATE_NAME, 31},

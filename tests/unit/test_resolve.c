@@ -523,7 +523,9 @@ static void test_bad_index(void **state) {
         opens(dir, OPTIONS(.index = HEFT_INDEX_IGNORE), "all files of the folder", "a b c", "");
     }
     text("badindex/model.safetensors.index.json", "{\"weight_map\":{}}");
-    opens(dir, NULL, "index file", "", "");
+    refuses(dir, NULL, HEFT_CORRUPT, HEFT_FAULT_EMPTY_INDEX, "weight_map names no tensor", NULL);
+    refuses(dir, OPTIONS(.lenient = HEFT_LENIENT_ALL), HEFT_CORRUPT, HEFT_FAULT_EMPTY_INDEX, NULL);
+    opens(dir, OPTIONS(.index = HEFT_INDEX_IGNORE), "all files of the folder", "a b c", "");
 }
 
 /* A shard that is no file, and one that is damaged: the first is reported whatever the threads do. */
