@@ -79,7 +79,7 @@ typedef struct heft__engine_job {
     uint32_t nchannels;
     uint64_t scratch_nbytes, dump_nbytes; /* of each worker; 0: no step needs them */
     uint32_t workers;
-    uint32_t depth;          /* blocks in flight of io_uring, which has one worker; 0: its own default, 8. Each has scratch */
+    uint32_t depth;          /* blocks in flight of io_uring, which has one worker; 0: 8, or `workers` where there is scratch */
     heft_allocator alloc;
     const heft_allocator *scratch_alloc; /* of scratch and dump; NULL: `alloc`. A device's host_alloc, where it has one */
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* may be NULL */

@@ -55,7 +55,10 @@ static heft_status uring_probe(heft_error *err) {
 
 static heft_status uring_open(const heft__engine_job *job, heft__engine **out, heft_error *err) {
     *out = NULL;
-    uint32_t depth = job->depth ? job->depth : URING_DEPTH;
+    /* Each block in flight has scratch of its own; of that there is as much as for so many workers, if no one says else. */
+    bool scratch = job->steps && job->scratch_nbytes;
+    uint32_t depth = job->depth ? job->depth : scratch ? job->workers : URING_DEPTH;
+    if (depth == 0) depth = 1;
     if (depth > URING_DEPTH_MOST) depth = URING_DEPTH_MOST;
     if (depth > job->nblocks) depth = job->nblocks ? (uint32_t)job->nblocks : 1;
     uint64_t nbytes = sizeof(uring_engine) + depth * sizeof(uring_slot);
