@@ -173,9 +173,8 @@ static bool zip_extra64(const char *extra, uint32_t nextra, uint64_t *const *fie
     return !wanted;
 }
 
-/* NULL if a name may be used, else why not. Not even a name that only looks like a way out of a folder is let through.
- */
-static const char *zip_name_fault(const char *name, uint32_t len) {
+/* Not even a name that only looks like a way out of a folder is let through. */
+const char *heft__zip_name_fault(const char *name, uint32_t len) {
     if (len == 0) return "its name is empty";
     if (memchr(name, 0, len)) return "its name holds a NUL byte";
     if (heft__utf8_check(name, len) != len) return "its name is not UTF-8";
@@ -210,7 +209,7 @@ static heft_status zip_read_entry(const heft__zip *zip, uint64_t *at, heft__zip_
     uint64_t *const fields[] = {&out->nbytes, &out->packed_nbytes, &out->local};
     if (!zip_extra64(p + ZIP_ENTRY + nname, nextra, fields, 3))
         return zip_fail_structure(err, offset, "an entry of the directory whose extra fields are damaged");
-    const char *why = zip_name_fault(out->name, nname);
+    const char *why = heft__zip_name_fault(out->name, nname);
     if (why) return heft__zip_fail(err, HEFT_CORRUPT, HEFT_FAULT_MEMBER_NAME, out, "%s", why);
     uint32_t disk = zip_u16(p + 34);
     if (disk != 0 && disk != 0xFFFF)

@@ -87,6 +87,21 @@ heft_status heft__unpack_source(heft_source *file, const heft__packed *packed, u
 /* Reads all members, decoded, and compares each with its checksum: CORRUPT, CHECKSUM names the first that differs. */
 heft_status heft__zip_verify(heft__zip *zip, heft_error *err);
 
+/* ---- writing: stored members (zip_write.c). Of a member name, name_len, nbytes, local and crc32 count. ---- */
+
+/* Bytes of the local header of a member at `local`, padded so that what comes `before` bytes after it is at a multiple of
+ * `align`, a power of two up to 32,768. */
+uint64_t heft__zip_local_nbytes(const heft__zip_member *member, uint64_t before, uint64_t align);
+void heft__zip_put_local(const heft__zip_member *member, uint64_t nbytes, uint8_t *out);
+uint64_t heft__zip_entry_nbytes(const heft__zip_member *member); /* of its entry in the directory */
+uint8_t *heft__zip_put_entry(const heft__zip_member *member, uint8_t *at); /* where the next one goes */
+/* The end record of a directory of `nbytes` bytes at `offset`. */
+uint64_t heft__zip_end_nbytes(uint64_t nmembers, uint64_t offset, uint64_t nbytes);
+void heft__zip_put_end(uint64_t nmembers, uint64_t offset, uint64_t nbytes, uint8_t *at);
+
+/* NULL if a member may have this name, else why not, as the rest of a sentence about it. */
+const char *heft__zip_name_fault(const char *name, uint32_t len);
+
 /* ---- inflate ---- */
 
 /* Decodes raw deflate data that must give exactly out_nbytes bytes and end with in[]. False: it does not. */
