@@ -37,11 +37,17 @@ typedef uint32_t heft_symlink;
 #define HEFT_SYMLINK_REPLACE UINT32_C(1) /* the link is replaced by the file */
 #define HEFT_SYMLINK_REFUSE UINT32_C(2)  /* PERMISSION */
 
+/* What becomes of a dtype that the format lacks: BF16 and floats of 8 bits in npy and npz. */
+typedef uint32_t heft_foreign;
+#define HEFT_FOREIGN_REFUSE UINT32_C(0) /* UNSUPPORTED */
+#define HEFT_FOREIGN_VOID UINT32_C(1)   /* raw bytes, as NumPy writes types of ml_dtypes: '|V2', '|V1' */
+#define HEFT_FOREIGN_UINT UINT32_C(2)   /* the same bits as U16, U8 */
+
 /* Options of every save. Zero is the default and the safe choice of each; struct_size = sizeof(heft_save_options); NULL is
  * all defaults. Copied at the call, but for what the pointers lead to. */
 typedef struct heft_save_options {
     size_t struct_size;
-    const char *format;            /* NULL: "safetensors" */
+    const char *format;            /* NULL: "safetensors"; "npy" (one array), "npz" (in the order given) */
     const heft_pair *metadata;     /* written by ascending bytes of the keys; NULL: none; else `nmetadata`, also 0, pairs */
     uint64_t nmetadata;
     bool overwrite;                /* an existing file is replaced; else EXISTS */
@@ -53,6 +59,7 @@ typedef struct heft_save_options {
     bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
     bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
     heft_symlink symlink;
+    heft_foreign foreign;          /* npy, npz */
     uint32_t workers;              /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
     uint64_t align;                /* 0: as the reference; else tensors start at multiples of this, 16 to 65,536 */
     uint64_t data_start_align;     /* of the data area; 0: 8, under `align` 4,096 or `align` if that is larger */

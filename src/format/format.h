@@ -3,6 +3,7 @@
 #define HEFT_FORMAT_FORMAT_H
 
 #include "catalog/catalog.h"
+#include "heft/saves.h"
 
 /* ---- scanning ---- */
 
@@ -77,6 +78,7 @@ typedef struct heft__emit {
     uint64_t nmetadata;
     bool has_metadata;
     bool keep_order, no_fill;
+    heft_foreign foreign;
     uint64_t align, data_start_align, max_header_nbytes; /* 0: the format's own */
     heft__emit_entry *entries; /* by `layout` put into file order: no offset below the one before */
     uint64_t nentries, capacity;
@@ -100,7 +102,7 @@ typedef struct heft__emitter {
 
 /* The emitter of a name; NULL: there is none (registry.c). */
 const heft__emitter *heft__emitter_find(const char *name);
-extern const heft__emitter heft__emitter_safetensors;
+extern const heft__emitter heft__emitter_safetensors, heft__emitter_npy, heft__emitter_npz;
 
 void heft__emit_init(heft__emit *emit, const heft_allocator *alloc);
 void heft__emit_free(heft__emit *emit);

@@ -410,7 +410,7 @@ const heft__format heft__format_npy = {"npy", npy_probe, npy_scan};
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static const char *npy_spelling(heft_dtype dtype, bool as_void) {
+static const char *npy_spelling(heft_dtype dtype, heft_foreign foreign) {
     switch (dtype) {
     case HEFT_BOOL: return "|b1";
     case HEFT_I8: return "|i1";
@@ -428,17 +428,19 @@ static const char *npy_spelling(heft_dtype dtype, bool as_void) {
     default: break;
     }
     uint32_t bits = heft_dtype_bits(dtype);
-    return !as_void ? NULL : bits == 8 ? "|V1" : bits == 16 ? "|V2" : NULL;
+    if (foreign == HEFT_FOREIGN_REFUSE || (bits != 8 && bits != 16)) return NULL;
+    return foreign == HEFT_FOREIGN_VOID ? (bits == 8 ? "|V1" : "|V2") : bits == 8 ? "|u1" : "<u2";
 }
 
-heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, bool as_void, uint8_t *out,
+heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, heft_foreign foreign, uint8_t *out,
                              size_t *nbytes, heft_error *err) {
-    const char *descr = npy_spelling(dtype, as_void);
+    const char *descr = npy_spelling(dtype, foreign);
     char text[HEFT__NPY_EMIT_MAX];
     int n;
     if (!descr)
-        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "NumPy has no dtype %s",
-                          heft_dtype_name(dtype));
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "NumPy has no dtype %s%s",
+                          heft_dtype_name(dtype),
+                          heft_dtype_bits(dtype) % 8 ? "" : "; it can be written as raw bytes or as unsigned integers");
     if (rank > HEFT_MAX_RANK)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_RANK_LIMIT, "NumPy has arrays of at most %d dims", HEFT_MAX_RANK);
     n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
@@ -463,3 +465,29 @@ heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *sh
     *nbytes = total;
     return HEFT_OK;
 }
+
+static heft_status npy_emit_layout(heft__emit *emit, heft_error *err) {
+    uint8_t header[HEFT__NPY_EMIT_MAX];
+    size_t n;
+    if (emit->nentries != 1)
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "an npy file holds one array, not %llu; npz holds several",
+                          (npy_number)emit->nentries);
+    if (emit->nmetadata)
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "npy files hold no metadata; leave it out");
+    if (emit->align > 64)
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "the array of an npy file is aligned to 64 bytes");
+    heft__emit_entry *entry = &emit->entries[0];
+    heft_status status = heft__npy_header(entry->dtype, entry->rank, entry->shape, emit->foreign, header, &n, err);
+    if (status) {
+        heft__error_tensor(err, entry->name, entry->name_len);
+        return status;
+    }
+    uint8_t *piece = heft__emit_add_piece(emit, 0, n);
+    if (!piece) return heft__fail_memory(err, n);
+    memcpy(piece, header, n);
+    entry->offset = emit->header_nbytes = n;
+    emit->file_nbytes = n + entry->nbytes; /* the bytes of a tensor are far below 2^63 */
+    return HEFT_OK;
+}
+
+const heft__emitter heft__emitter_npy = {"npy", false, npy_emit_layout, NULL};

@@ -2,7 +2,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "digest/digest.h"
 #include "format/npy.h"
 #include "zip/zip.h"
 
@@ -126,8 +125,7 @@ static heft_status npz_emit_finish(heft__emit *emit, heft_error *err) {
         const heft__emit_entry *entry = &emit->entries[i];
         heft__emit_piece *local = &emit->pieces[i];
         uint32_t skip = NPZ_LOCAL + npz_lengths(local->bytes + 26, local->bytes + 28);
-        uint32_t crc = heft__crc32(0, local->bytes + skip, (size_t)(local->nbytes - skip));
-        crc = heft__crc32_combine(crc, entry->crc32, entry->nbytes);
+        uint32_t crc = heft__zip_crc32(local->bytes + skip, local->nbytes - skip, entry->crc32, entry->nbytes);
         npz_store(local->bytes + NPZ_CRC_LOCAL, crc);
         npz_store(at + NPZ_CRC_ENTRY, crc);
         at += NPZ_ENTRY + npz_lengths(at + 28, at + 30);

@@ -75,7 +75,7 @@ void heft__name_file(heft_error *err, const heft_source *source) {
 
 /* ---- emitting ---- */
 
-static const heft__emitter *const registry_emitters[] = {&heft__emitter_safetensors};
+static const heft__emitter *const registry_emitters[] = {&heft__emitter_safetensors, &heft__emitter_npy, &heft__emitter_npz};
 
 const heft__emitter *heft__emitter_find(const char *name) {
     for (size_t i = 0; i < sizeof registry_emitters / sizeof *registry_emitters; i++)

@@ -26,6 +26,8 @@ typedef struct heft__part {
     uint8_t from, to;           /* dtypes: where it comes from, and as written */
     uint8_t cast_flags;         /* HEFT__CAST_SATURATE, _INEXACT */
     bool done;                  /* written already */
+    _Atomic uint32_t *crc32;    /* takes the CRC-32 of all that is written up to file offset `end`; NULL: nobody wants it */
+    uint64_t end;
 } heft__part;
 
 /* True if the bytes of a MEMORY part lie there as they are in the file. */
@@ -37,7 +39,7 @@ static inline bool heft__part_is_plain(const heft__part *part) {
  * the tensors are written: *out is a block of heft__parts_most(layout), of which *nparts are used. */
 uint64_t heft__parts_most(const heft__layout *layout);
 heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, const heft_save_options *options,
-                             heft__part **out, uint64_t *nparts, heft_error *err);
+                             _Atomic uint32_t *crcs, heft__part **out, uint64_t *nparts, heft_error *err);
 
 /* Bytes [from, from + nbytes) of a part that is no VIEW to `dst`. */
 heft_status heft__part_fill(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err);
@@ -96,6 +98,7 @@ typedef struct heft__save_job {
     heft_allocator alloc;
     heft__layout layout;
     heft__part *parts;
+    _Atomic uint32_t *crcs; /* of each entry, where the format wants them; else NULL */
     uint64_t nparts, parts_most;
     heft_save_stats stats;
 } heft__save_job;

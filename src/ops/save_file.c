@@ -14,7 +14,13 @@ heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items
     if (status != HEFT_OK) return status;
     status = heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
     if (status != HEFT_OK) return status;
-    status = heft__parts_make(&job->layout, items, &job->options, &job->parts, &job->nparts, err);
+    if (job->layout.emitter->wants_crc32) {
+        uint64_t nbytes = job->layout.emit.nentries * sizeof *job->crcs;
+        job->crcs = heft__alloc_zero(&job->alloc, nbytes);
+        if (!job->crcs) status = heft__fail_memory(err, nbytes);
+    }
+    if (status == HEFT_OK)
+        status = heft__parts_make(&job->layout, items, &job->options, job->crcs, &job->parts, &job->nparts, err);
     job->parts_most = heft__parts_most(&job->layout);
     if (status != HEFT_OK) heft__save_job_free(job);
     return status;
@@ -22,6 +28,7 @@ heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items
 
 void heft__save_job_free(heft__save_job *job) {
     heft__free(&job->alloc, job->parts, job->parts_most * sizeof *job->parts);
+    heft__free(&job->alloc, job->crcs, job->layout.emit.nentries * sizeof *job->crcs);
     heft__layout_free(&job->layout);
 }
 
@@ -59,7 +66,7 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
     heft__save_run run = {.alloc = job->alloc,
                           .sink = *sink,
                           .workers = options->workers,
-                          .no_share = options->no_share,
+                          .no_share = options->no_share || job->crcs,
                           .progress = sink->compare ? NULL : options->progress,
                           .progress_ctx = options->progress_ctx};
     for (uint64_t i = 0; i < job->nparts; i++) run.total_nbytes += job->parts[i].nbytes;
@@ -69,6 +76,7 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "%s files cannot be written in order", emitter->name);
     heft_status status = heft__save_run_parts(&run, job->parts, job->nparts, err);
     if (status == HEFT_OK && emitter->finish) {
+        for (uint64_t i = 0; job->crcs && i < emit->nentries; i++) emit->entries[i].crc32 = atomic_load(&job->crcs[i]);
         if (!sink->compare) status = emitter->finish(emit, err);
         if (status == HEFT_OK) status = save_pieces(emit, sink, err);
     }

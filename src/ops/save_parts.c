@@ -29,16 +29,32 @@ static void part_of_tensor(heft__part *part, const heft_archive *archive, uint64
     part->source_offset = heft__entry_offset(archive->files[file], entry) + skip_nbytes;
 }
 
+static uint8_t part_flags(const heft_archive *archive, uint64_t id) {
+    uint32_t file;
+    return heft__archive_entry(archive, id, &file)->flags;
+}
+
+/* Its bytes do not lie as they are written, though its elements may. */
+static bool part_is_swapped(const heft_archive *archive, uint64_t id) {
+    return part_flags(archive, id) & HEFT__ENTRY_BIG;
+}
+
+/* Neither its bytes nor its elements. */
+static bool part_is_odd(const heft_archive *archive, uint64_t id) {
+    return part_flags(archive, id) & (HEFT__ENTRY_BIG | HEFT__ENTRY_FORTRAN);
+}
+
 static void part_of_item(heft__part *part, const heft_save_item *item) {
     part->item = item;
     if (item->view) {
         uint64_t bits = (uint64_t)item->view->offset * heft__dtypes[item->view->dtype].bits;
         part->kind = HEFT__PART_VIEW;
         part->from = (uint8_t)item->view->dtype;
-        if (heft_view_is_contiguous(item->view) && bits % 8 == 0)
+        if (heft_view_is_contiguous(item->view) && bits % 8 == 0 && !part_is_swapped(item->view->archive, item->view->id))
             part_of_tensor(part, item->view->archive, item->view->id, bits / 8);
     } else if (item->archive) {
         part_of_tensor(part, item->archive, item->id, 0);
+        if (part_is_odd(item->archive, item->id)) part->kind = HEFT__PART_VIEW;
     } else {
         part->kind = part_is_packed(item, heft__dtypes[item->dtype].bits / 8) ? HEFT__PART_MEMORY : HEFT__PART_STRIDED;
         part->from = (uint8_t)item->dtype;
@@ -60,7 +76,7 @@ uint64_t heft__parts_most(const heft__layout *layout) {
 }
 
 heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, const heft_save_options *options,
-                             heft__part **out, uint64_t *nparts, heft_error *err) {
+                             _Atomic uint32_t *crcs, heft__part **out, uint64_t *nparts, heft_error *err) {
     const heft__emit *emit = &layout->emit;
     uint64_t n = 0, most = heft__parts_most(layout), piece = 0;
     bool first = !layout->emitter->finish; /* pieces that are known now are parts like others */
@@ -75,6 +91,8 @@ heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *i
         heft__part *part = &(*out)[n++];
         part->offset = entry->offset;
         part->nbytes = entry->nbytes;
+        part->crc32 = crcs ? &crcs[i] : NULL;
+        part->end = entry->offset + entry->nbytes;
         part->from = part->to = (uint8_t)entry->dtype;
         part->cast_flags = (uint8_t)((options->saturate ? HEFT__CAST_SATURATE : 0) |
                                      (options->allow_inexact ? HEFT__CAST_INEXACT : 0));

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/parallel.h"
+#include "digest/digest.h"
 #include "ops/save.h"
 
 #include <stdatomic.h>
@@ -123,6 +124,15 @@ static bool save_goes_straight(const save_pool *pool, const heft__part *part, ui
     return part->kind == HEFT__PART_MEMORY && nbytes >= SAVE_STRAIGHT && heft__part_is_plain(part);
 }
 
+/* Adds a piece to the checksum of its tensor. Pieces may come in any order: each is moved to its place by the bytes that
+ * follow, and then they only add up. */
+static void save_crc(const save_pool *pool, const heft__part *part, uint64_t skip, uint64_t n, const uint8_t *data) {
+    if (!part->crc32 || pool->run->sink.compare) return;
+    uint64_t after = part->end - (part->offset + skip + n);
+    uint32_t crc = heft__crc32_combine(heft__crc32(0, data, (size_t)n), 0, after);
+    atomic_fetch_xor_explicit(part->crc32, crc, memory_order_relaxed);
+}
+
 /* Fills and puts one block. */
 static heft_status save_block_run(save_pool *pool, save_worker *worker, const save_block *block) {
     const heft__part *part = &pool->parts[block->part];
@@ -136,12 +146,14 @@ static heft_status save_block_run(save_pool *pool, save_worker *worker, const sa
         if (save_goes_straight(pool, part, n)) {
             status = save_flush(pool, from, worker->scratch, at - from, &worker->err);
             if (status == HEFT_OK) status = save_flush(pool, at, part->data + skip, n, &worker->err);
+            if (status == HEFT_OK) save_crc(pool, part, skip, n, part->data + skip);
             from = at += n;
             continue;
         }
         if (n > pool->piece - (at - from)) n = pool->piece - (at - from);
         uint8_t *dst = memory ? memory + at : worker->scratch + (at - from);
         status = heft__part_fill(part, skip, n, dst, &worker->err);
+        if (status == HEFT_OK) save_crc(pool, part, skip, n, dst);
         at += n;
         if (status == HEFT_OK && at - from == pool->piece) {
             status = save_flush(pool, from, memory ? memory + from : worker->scratch, at - from, &worker->err);

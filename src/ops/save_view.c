@@ -74,7 +74,13 @@ static heft_status view_plan(const heft__save_run *run, const heft__part *parts,
     for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
         uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
         uint64_t size = heft__dtypes[parts[i].to].bits / 8u;
+        heft_view whole;
         const heft_view *view = parts[i].item->view;
+        if (!view) {
+            status = heft_view_of(parts[i].item->archive, parts[i].item->id, &whole, err);
+            if (status != HEFT_OK) return status;
+            view = &whole;
+        }
         if (size) status = view_add(*out, view, from / size, to / size, place, (uint32_t)(i - w->first), err);
         else status = heft__plan_add_view(*out, view, place, NULL, (uint32_t)(i - w->first), err);
         place += view_memory(&parts[i], to - from);

@@ -148,6 +148,7 @@ heft_status heft__save_options_copy(const heft_save_options *given, heft_save_op
     if (start && (start < 8 || start > GIVEN_MAX_ALIGN || (start & (start - 1)) != 0))
         return given_refuse_option(err, "data_start_align is no power of two from 8 to 65,536");
     if (out->symlink > HEFT_SYMLINK_REFUSE) return given_refuse_option(err, "symlink is none of its values");
+    if (out->foreign > HEFT_FOREIGN_UINT) return given_refuse_option(err, "foreign is none of its values");
     if (!out->metadata && out->nmetadata) return given_refuse_option(err, "metadata is NULL");
     return HEFT_OK;
 }
@@ -253,6 +254,7 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
     heft__emit_init(&layout->emit, alloc);
     layout->emit.keep_order = options->keep_order;
     layout->emit.no_fill = options->no_fill;
+    layout->emit.foreign = options->foreign;
     layout->emit.align = options->align;
     layout->emit.data_start_align = options->data_start_align;
     layout->emit.max_header_nbytes = options->max_header_nbytes;

@@ -99,6 +99,9 @@ uint8_t *heft__zip_put_entry(const heft__zip_member *member, uint8_t *at); /* wh
 uint64_t heft__zip_end_nbytes(uint64_t nmembers, uint64_t offset, uint64_t nbytes);
 void heft__zip_put_end(uint64_t nmembers, uint64_t offset, uint64_t nbytes, uint8_t *at);
 
+/* The checksum of a member that starts with bytes in memory and goes on with `nbytes` more, whose own one is `crc32`. */
+uint32_t heft__zip_crc32(const void *start, uint64_t start_nbytes, uint32_t crc32, uint64_t nbytes);
+
 /* NULL if a member may have this name, else why not, as the rest of a sentence about it. */
 const char *heft__zip_name_fault(const char *name, uint32_t len);
 

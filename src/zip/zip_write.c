@@ -1,6 +1,8 @@
 /* zip: the bytes of an archive of stored members, around their data. The same members give the same bytes: no clock is asked. */
 #include "zip/zip.h"
 
+#include "digest/digest.h"
+
 #include <string.h>
 
 enum {
@@ -115,4 +117,8 @@ void heft__zip_put_end(uint64_t nmembers, uint64_t offset, uint64_t nbytes, uint
     at = zip_put(zip_put(at, count, 2), count, 2);
     at = zip_put(zip_put(at, zip_low(nbytes), 4), zip_low(offset), 4);
     zip_put(at, 0, 2);
+}
+
+uint32_t heft__zip_crc32(const void *start, uint64_t start_nbytes, uint32_t crc32, uint64_t nbytes) {
+    return heft__crc32_combine(heft__crc32(0, start, (size_t)start_nbytes), crc32, nbytes);
 }

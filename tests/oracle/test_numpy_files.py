@@ -270,9 +270,109 @@ def idx_files(rng):
             raise AssertionError(cut)
 
 
+def written_npy(rng):
+    """Byte for byte what numpy.save writes for the array in C order."""
+    for _ in range(int(1500 * CASES) + 30):
+        dtype, array = random_array(rng)
+        array = array.astype(array.dtype.newbyteorder("="))
+        data, _ = heftlib.save(None, {"a": (dtype, array)}, format="npy")
+        plain = numpy.ascontiguousarray(array).reshape(array.shape)
+        assert data == npy(plain), (dtype, array.shape)
+    for dims in ([10**k for k in range(6)], [1] * 32, [0, 2**40], [123456789, 0]):
+        array = numpy.zeros(0, dtype="<f4").reshape([*dims, 0]) if 0 not in dims else numpy.zeros(dims, dtype="<f4")
+        assert heftlib.save(None, {"a": ("F32", array)}, format="npy")[0] == npy(array)
+
+
+def check_written(path, arrays):
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        assert file.namelist() == [name + ".npy" for name in arrays]
+        for info in file.infolist():
+            assert info.date_time == (1980, 1, 1, 0, 0, 0) and info.compress_type == zipfile.ZIP_STORED
+    with numpy.load(path, allow_pickle=False) as loaded:
+        assert loaded.files == list(arrays)
+        for name, (_, array) in arrays.items():
+            found = loaded[name]
+            assert found.dtype == array.dtype and found.shape == array.shape and bits(found) == bits(array), name
+    with Archive(path) as archive:
+        for name, (dtype, array) in arrays.items():
+            tensor = archive.get(archive.find(name))
+            assert tensor.offset % 64 == 0 and tensor.dtype == dtype
+            check_borrow(archive, name, array)
+            assert archive.view(name).read_bytes() == bits(array)
+
+
+def written_npz(rng):
+    names = ["a", "layers.0/w", "ä", "\u4e2d", "b c", "x" * 5000, "deep/er/still", "0", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        path, again = os.path.join(folder, "x.npz"), os.path.join(folder, "y.npz")
+        for _ in range(int(300 * CASES) + 10):
+            arrays = {}
+            for name in rng.sample(names, rng.randrange(len(names))):
+                dtype, array = random_array(rng, 3000)
+                arrays[name] = (dtype, array.astype(array.dtype.newbyteorder("=")))
+            heftlib.save(path, arrays, format="npz", overwrite=True, no_sync=True, workers=rng.choice((1, 3)))
+            check_written(path, arrays)
+            if not arrays:
+                continue
+            # An archive of what NumPy wrote, in any order and byte order, saved again: the same bytes.
+            source = os.path.join(folder, "z.npz")
+            plain = {n: rng.choice((numpy.asfortranarray, numpy.ascontiguousarray))(a).reshape(a.shape, order="A")
+                     for n, (_, a) in arrays.items()}
+            plain = {n: a.astype(a.dtype.newbyteorder(rng.choice("<>"))) for n, a in plain.items()}
+            rng.choice((numpy.savez, numpy.savez_compressed))(source, **plain)
+            with Archive(source) as archive:
+                whole = {name: (archive, archive.find(name)) for name in arrays}
+                views = {name: archive.view(name) for name in arrays}
+                for items in (whole, views):
+                    heftlib.save(again, items, format="npz", overwrite=True, no_sync=True)
+                    with open(path, "rb") as a, open(again, "rb") as b:
+                        assert a.read() == b.read()
+                model = os.path.join(folder, "m.safetensors")
+                heftlib.save(model, whole, overwrite=True, no_sync=True)
+                with Archive(model) as other:
+                    for name, (_, array) in arrays.items():
+                        assert other.view(name).read_bytes() == bits(array)
+
+
+def written_large(rng):
+    """Several blocks and workers: the checksum is put together from theirs."""
+    array = numpy.random.default_rng(1).integers(0, 2**32, (3000, 1500), dtype="u4")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.npz")
+        for items in ({"a": ("U32", array), "b": ("U32", array[::2])}, {"b": ("U32", array.T[:, 5:])}):
+            heftlib.save(path, items, format="npz", overwrite=True, no_sync=True, workers=3, verify=True)
+            check_written(path, items)
+
+
+def written_foreign(rng):
+    array = numpy.arange(6).astype(NUMPY["BF16"])
+    for foreign, kind in ((0, None), (1, "V2"), (2, "<u2")):
+        try:
+            data, _ = heftlib.save(None, {"a": ("BF16", array)}, format="npy", foreign=foreign)
+        except HeftError as error:
+            assert foreign == 0 and error.status == "unsupported" and error.tensor == "a", error
+            continue
+        assert data == npy(array.view(kind)), foreign
+    for tensors, fields in (({"a": ("F32", numpy.zeros(1, "f4"))}, {"metadata": {"k": "v"}}), ({}, {})):
+        try:
+            heftlib.save(None, tensors, format="npy", **fields)
+        except HeftError as error:
+            assert error.status == "unsupported"
+        else:
+            raise AssertionError(fields)
+    for name in ("../x", "/x", "c:x", "a\\b", "a/../b"):
+        try:
+            heftlib.save(None, {name: ("F32", numpy.zeros(1, "f4"))}, format="npz")
+        except HeftError as error:
+            assert error.status == "unsupported" and error.tensor == name
+        else:
+            raise AssertionError(name)
+
+
 def main():
     for number, part in enumerate((arrays_of_one_file, cut_and_long, verdicts, refused, voids, archives, large_members, damaged,
-                                   idx_files)):
+                                   idx_files, written_npy, written_npz, written_large, written_foreign)):
         part(random.Random(number))
         print(part.__name__, "ok")
 
