@@ -328,8 +328,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         REQUIRE(status == HEFT_OK);
     }
     heft_status status = HEFT_OK;
-    for (uint32_t times = 1 + next(&in) % 2; times > 0 && status == HEFT_OK; times--)
+    for (uint32_t times = 1 + next(&in) % 2; times > 0 && status == HEFT_OK; times--) {
         status = heft__plan_choose(plan, w.facts, &wishes, NULL);
+        if (status == HEFT_OK && times == 2) w.facts[0].residency.resident_nbytes = 100 - w.facts[0].residency.resident_nbytes;
+    }
     if (status == HEFT_OK) {
         REQUIRE(heft__plan_finish(plan, NULL) == HEFT_OK);
         check_plan(plan, &wishes);

@@ -108,7 +108,7 @@ static heft_status choose_forced(heft_plan *plan, heft__plan_source *source, hef
 /* ---- direct or not ---- */
 
 static heft_status choose_tile(heft_plan *plan, const heft__plan_source *source, heft_error *err) {
-    for (uint64_t i = source->first_item; i < source->first_item + source->nitems; i++) {
+    for (uint64_t i = source->first_item; plan->nnests && i < source->first_item + source->nitems; i++) {
         heft__plan_item *item = &plan->items[i];
         if (item->nest != HEFT__PLAN_NONE && !heft__nest_tile(plan, &plan->nests[item->nest], item))
             return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the view is too large to be planned");
@@ -123,11 +123,11 @@ static void choose_gaps(const heft_plan *plan, heft__plan_source *source, uint64
 }
 
 static heft_status choose_buffered(heft_plan *plan, heft__plan_source *source, heft_reason reason, heft_error *err) {
-    bool tiled = source->direct_align || reason == HEFT_REASON_NETWORK;
+    bool was_direct = source->direct_align != 0, tiled = was_direct || reason == HEFT_REASON_NETWORK;
     source->reason = reason;
     source->path = HEFT_PATH_BUFFERED;
     source->direct_align = 0;
-    for (uint64_t i = source->first_item; i < source->first_item + source->nitems; i++) plan->items[i].apart = false;
+    for (uint64_t i = 0; was_direct && i < source->nitems; i++) plan->items[source->first_item + i].apart = false;
     if (reason == HEFT_REASON_NETWORK)
         choose_gaps(plan, source, HEFT__PLAN_GAP_NETWORK, HEFT__PLAN_GAP_DIRECT);
     else
@@ -214,7 +214,6 @@ static heft_status choose_candidates(heft_plan *plan, const heft__plan_wishes *w
 static heft_status choose_source(heft_plan *plan, heft__plan_source *source, const heft__plan_wishes *wishes,
                                  heft_error *err) {
     source->reason = choose_rule(source, wishes);
-    choose_gaps(plan, source, HEFT__PLAN_GAP, plan->view_gap);
     switch (source->reason) {
     case HEFT_REASON_NOTHING: return HEFT_OK;
     case HEFT_REASON_FORCED: return choose_forced(plan, source, wishes->io, err);
@@ -225,11 +224,11 @@ static heft_status choose_source(heft_plan *plan, heft__plan_source *source, con
 }
 
 /* min(4, CPUs); of network files each request waits, so more of them are under way. */
-static void choose_workers(heft_plan *plan, const heft__plan_wishes *wishes) {
+static void choose_workers(heft_plan *plan, const heft__source_facts *facts, const heft__plan_wishes *wishes) {
     bool network = false;
     for (uint64_t i = 0; i < plan->nsources; i++) {
-        heft__fs_class class = plan->sources[i].facts.fs_class;
-        network = network || (plan->sources[i].nitems && plan->sources[i].facts.file &&
+        heft__fs_class class = facts[i].fs_class;
+        network = network || (plan->sources[i].nitems && facts[i].file &&
                               (class == HEFT__FS_NETWORK || class == HEFT__FS_USER_SPACE));
     }
     if (plan->options.workers || (wishes->cpus == 0 && !network)) return;
@@ -250,28 +249,38 @@ static heft_status choose_check(const heft__plan_wishes *wishes, heft_error *err
     return HEFT_OK;
 }
 
+/* Takes the facts, and undoes an earlier choice. */
+static heft_status choose_reset(heft_plan *plan, const heft__source_facts *facts, heft_error *err) {
+    heft_status status = HEFT_OK;
+    plan->edges = plan->spill = 0;
+    for (uint64_t i = 0; plan->chosen && i < plan->nitems; i++)
+        plan->items[i].mapped = plan->items[i].side = plan->items[i].apart = false;
+    for (uint64_t i = 0; i < plan->nsources && status == HEFT_OK; i++) {
+        heft__plan_source *source = &plan->sources[i];
+        source->facts = facts[i];
+        source->path = HEFT_PATH_NONE;
+        source->touch = false;
+        source->direct_align = 0;
+        choose_gaps(plan, source, HEFT__PLAN_GAP, plan->view_gap);
+        if (plan->chosen) status = choose_tile(plan, source, err);
+    }
+    return status;
+}
+
 heft_status heft__plan_choose(heft_plan *plan, const heft__source_facts *facts, const heft__plan_wishes *wishes,
                               heft_error *err) {
     heft_status status = choose_check(wishes, err);
     if (status == HEFT_OK) status = heft__plan_sort(plan, err);
     if (status != HEFT_OK) return status;
-    plan->chosen = true;
     plan->align = wishes->align;
     plan->arena_scope = wishes->arena_scope;
     plan->ring = wishes->ring_nbytes;
     plan->ring_single = wishes->ring_single;
     if (wishes->page_nbytes) plan->page = wishes->page_nbytes;
     plan->cap = wishes->direct_io_tensor_cap ? wishes->direct_io_tensor_cap : HEFT__PLAN_CAP;
-    plan->edges = plan->spill = 0;
-    for (uint64_t i = 0; i < plan->nitems; i++)
-        plan->items[i].mapped = plan->items[i].side = plan->items[i].apart = false;
-    for (uint64_t i = 0; i < plan->nsources; i++) {
-        heft__plan_source *source = &plan->sources[i];
-        source->facts = facts[i];
-        source->path = HEFT_PATH_NONE;
-        source->touch = false;
-    }
-    choose_workers(plan, wishes);
+    choose_workers(plan, facts, wishes);
+    status = choose_reset(plan, facts, err);
+    plan->chosen = true;
     bool direct = false;
     for (uint64_t i = 0; i < plan->nsources && status == HEFT_OK; i++) {
         status = choose_source(plan, &plan->sources[i], wishes, err);
@@ -314,7 +323,8 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
     else if (source->reason == HEFT_REASON_HOT)
         snprintf(out, size, "%u %% of the wanted bytes are in the page cache", percent);
     else if (source->reason == HEFT_REASON_NO_DIO)
-        snprintf(out, size, "%s takes no direct reads of it, or only such with an alignment above 64 KiB", facts->fs_name);
+        snprintf(out, size, "%s takes no direct reads of it, or only such with an alignment above 64 KiB",
+                 facts->fs_name);
     else if (source->reason == HEFT_REASON_EXTENT_CAP)
         snprintf(out, size, "it is wanted in %llu pieces; direct reads are for up to %llu",
                  (unsigned long long)source->pieces, (unsigned long long)plan->cap);

@@ -97,9 +97,9 @@ char *heft__plan_text(const heft_plan *plan, uint64_t *nbytes) {
     for (uint64_t r = 0; r < plan->nruns; r++) {
         const heft__plan_run *run = &plan->runs[r];
         uint64_t begin = run->offset, end = run->offset + run->nbytes;
-        explain_line(&out, "  run %" PRIu64 ": file %u [%" PRIu64 ", %" PRIu64 ") %s, kept %" PRIu64 ", blocks %" PRIu64,
-                     r, plan->sources[run->source].file, begin, end, kinds[run->kind], run->kept,
-                     heft__plan_blocks_of(plan, run));
+        explain_line(
+            &out, "  run %" PRIu64 ": file %u [%" PRIu64 ", %" PRIu64 ") %s, kept %" PRIu64 ", blocks %" PRIu64, r,
+            plan->sources[run->source].file, begin, end, kinds[run->kind], run->kept, heft__plan_blocks_of(plan, run));
         heft__plan_round(&plan->sources[run->source], &begin, &end);
         if (run->direct) explain_line(&out, ", O_DIRECT [%" PRIu64 ", %" PRIu64 ")", begin, end);
         explain_line(&out, "\n");

@@ -11,8 +11,8 @@ static heft_status layout_too_large(heft_error *err) {
 /* The shift of a run's start that brings the most bytes to multiples of 64, the smallest of equal ones; a multiple of
  * what every tensor is to be aligned to. */
 static uint64_t layout_shift(const heft_plan *plan, const heft__plan_run *run) {
-    uint64_t weights[HEFT__HOST_ALIGN] = {0}, best = 0;
     if (run->nitems == 1) return 0;
+    uint64_t weights[HEFT__HOST_ALIGN] = {0}, best = 0;
     for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++)
         weights[(run->offset - plan->items[i].offset) % HEFT__HOST_ALIGN] += plan->items[i].nbytes;
     for (uint64_t step = plan->align ? plan->align : 1, shift = step; shift < HEFT__HOST_ALIGN; shift += step)
