@@ -377,7 +377,7 @@ static bool zip_agrees(const heft__zip_member *member, const uint8_t *local, con
 }
 
 heft_status heft__zip_locate(heft__zip *zip, heft__zip_member *member, heft_error *err) {
-    const uint8_t *p;
+    const uint8_t *p = NULL;
     heft_status status = heft__zip_peek(zip, member->local, ZIP_LOCAL, &p, err);
     if (status) return status;
     if (!zip_is(p, 3, 4))
@@ -403,7 +403,7 @@ heft_status heft__zip_locate(heft__zip *zip, heft__zip_member *member, heft_erro
 
 heft_status heft__zip_decode_start(heft__zip *zip, const heft__zip_member *member, uint8_t *out, uint64_t nbytes,
                                    heft_error *err) {
-    const uint8_t *in;
+    const uint8_t *in = NULL;
     /* No reasonable coder needs more input for so little output. */
     uint64_t n = 4000 + 8 * nbytes;
     if (n > member->packed_nbytes) n = member->packed_nbytes;
