@@ -24,6 +24,7 @@ typedef struct index_scan {
     uint32_t last_len, last_shard;
     uint64_t map_at; /* where the weight_map begins */
     bool has_map;
+    bool has_error; /* a key that answers of servers have, and no index */
     bool out_of_memory; /* met where only true and false are said */
 } index_scan;
 
@@ -219,6 +220,13 @@ static heft_status index_read_metadata(index_scan *scan) {
     return HEFT_OK;
 }
 
+static bool index_is_error_key(const heft__json_token *key) {
+    static const char *const names[] = {"error", "errors", "message", "detail"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (heft__json_equals(key, names[i], strlen(names[i]))) return true;
+    return false;
+}
+
 static heft_status index_parse(index_scan *scan) {
     heft__index *index = scan->index;
     heft__json_token token;
@@ -233,8 +241,10 @@ static heft_status index_parse(index_scan *scan) {
             status = index_read_map(scan, &token);
         else if (heft__json_equals(&token, "metadata", 8))
             status = index_read_metadata(scan);
-        else if (!heft__json_skip(&scan->json, &token))
-            break;
+        else {
+            scan->has_error = scan->has_error || index_is_error_key(&token);
+            if (!heft__json_skip(&scan->json, &token)) break;
+        }
     }
     if (status) return status;
     if (!scan->json.error) heft__json_next(&scan->json, &token);
@@ -248,12 +258,13 @@ static heft_status index_parse(index_scan *scan) {
     return HEFT_OK;
 }
 
-/* What an index file is that does not even begin as JSON. */
+/* What an index file is that does not even begin as JSON, or is the answer of a server. */
 static void index_diagnose(index_scan *scan) {
     heft_error err = *scan->err;
-    if (err.fault != HEFT_FAULT_INDEX_SYNTAX || *index_skip_blanks(scan->index->text) == '{') return;
+    bool object = *index_skip_blanks(scan->index->text) == '{', answer = scan->has_error && !scan->has_map;
+    if (err.fault != HEFT_FAULT_INDEX_SYNTAX || (object && !answer)) return;
     err.fault = HEFT_FAULT_JSON_SYNTAX; /* what a header would be found guilty of */
-    if (heft__diagnose(scan->source, &err)) *scan->err = err;
+    if (heft__diagnose(scan->source, &err) && (!object || err.fault == HEFT_FAULT_JSON_ERROR)) *scan->err = err;
 }
 
 heft_status heft__index_read(heft_source *source, const heft_allocator *alloc, uint64_t max_nbytes, heft__index *out,

@@ -91,6 +91,15 @@ static void faults_have_a_place(void **state) {
         {"{\"weight_map\":{\"a\":\"b\\u0000\"}}", HEFT_FAULT_SHARD_NAME, 19},
         {"{\"weight_map\":{\"a\":\"b\\u002fc\"}}", HEFT_FAULT_SHARD_NAME, 19},
         {"<html><title>Sign in</title></html>", HEFT_FAULT_HTML_PAGE, 0},
+        {"{\"error\":\"Invalid username or password.\"}", HEFT_FAULT_JSON_ERROR, 0},
+        {"\n {\"status\":404,\"error\":{\"message\":\"no such file\"}}", HEFT_FAULT_JSON_ERROR, 0},
+        {"{\"message\":\"Not Found\",\"documentation_url\":\"x\"}", HEFT_FAULT_JSON_ERROR, 0},
+        {"{\"detail\":\"Not authenticated\"}", HEFT_FAULT_JSON_ERROR, 0},
+        {"{\"errors\":[{\"code\":5}]}", HEFT_FAULT_JSON_ERROR, 0},
+        {"{\"error\":\"cut o", HEFT_FAULT_JSON_ERROR, 0},
+        {"{\"metadata\":{\"error\":\"x\"}}", HEFT_FAULT_INDEX_SYNTAX, 0}, /* not a key of an answer */
+        {"{\"error\":\"x\",\"weight_map\":{\"a\":1}}", HEFT_FAULT_INDEX_SYNTAX, 31},
+        {"{\"weight_map\":{},\"error\":\"x\"}", HEFT_FAULT_EMPTY_INDEX, 14},
         {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", HEFT_FAULT_LFS_POINTER, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
