@@ -41,12 +41,14 @@ static void *os_map_anonymous(size_t nbytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
+#if defined(MADV_HUGEPAGE) || defined(MADV_NOHUGEPAGE) || defined(MADV_DONTFORK)
 /* Hints: their failure changes nothing. */
 static void os_advise(void *at, size_t nbytes, int advice) {
     int saved = errno;
     (void)madvise(at, nbytes, advice);
     errno = saved;
 }
+#endif
 
 static uint8_t *os_aligned_pages(size_t nbytes, size_t *rounded) {
     size_t n;

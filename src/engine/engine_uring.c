@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <time.h>
 
-/* More in flight gains nothing where heft was measured (docs/engines.md). */
+/* Enough for one disk; what is best belongs to the storage, so it can be asked for. */
 enum { URING_DEPTH = 8, URING_DEPTH_MOST = 64 };
 
 /* A block in flight. */
@@ -146,7 +146,8 @@ static void uring_complete(uring_engine *uring, struct io_uring_cqe *cqe) {
     io_uring_cqe_seen(&uring->ring, cqe);
     if (sys->ring_result)
         result = sys->ring_result(work->direct ? work->channel->direct_fd : work->channel->source->fd,
-                                  work->channel->source->window_offset + work->task.offset + work->got, result);
+                                  work->channel->source->window_offset + work->task.offset + work->got,
+                                  work->drop ? HEFT__SOURCE_DONTCACHE : 0, result);
     /* It would have to wait, and the file system cannot do that for a request: the thread waits. */
     if (result == -EAGAIN) result = heft__work_call(work);
     heft__work_result(work, result);

@@ -113,7 +113,7 @@ typedef struct heft__source_sys {
     /* Of io_uring, whose calls do not pass here; NULL but in tests. The errno with which it is refused, or 0; what a request
      * of fd gave, as a test wants it: no more bytes than `result`. */
     int (*ring_refused)(void);
-    int64_t (*ring_result)(int fd, uint64_t offset, int64_t result);
+    int64_t (*ring_result)(int fd, uint64_t offset, int flags, int64_t result);
 } heft__source_sys;
 const heft__source_sys *heft__source_sys_get(void);
 void heft__source_sys_replace(const heft__source_sys *sys); /* NULL: the real ones */

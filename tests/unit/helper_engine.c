@@ -69,9 +69,9 @@ static int64_t faults_preadv_flags(int fd, const heft__vec *vec, size_t nvec, ui
     return faults_apply(fd, offset, faults_sum(vec, nvec), true, got < 0 ? 0 : got);
 }
 
-static int64_t faults_ring_result(int fd, uint64_t offset, int64_t result) {
-    if (result < 0) return result;
-    int64_t got = faults_apply(fd, offset, (uint64_t)result, false, result);
+static int64_t faults_ring_result(int fd, uint64_t offset, int flags, int64_t result) {
+    if (result < 0 && !(flags && faults->drop_errno)) return result;
+    int64_t got = faults_apply(fd, offset, result < 0 ? 0 : (uint64_t)result, flags != 0, result < 0 ? 0 : result);
     return got < 0 ? -(int64_t)errno : got;
 }
 

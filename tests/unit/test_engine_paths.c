@@ -188,7 +188,6 @@ static void pages_are_dropped(void **state) {
             test_faults f = {.drop_errno = codes[c]};
             heft__channel channel = {.source = source, .direct_fd = -1, .drop = true};
             heft__engine_result result;
-            if (codes[c] && kinds[i] == &heft__engine_uring) continue; /* the flag does not pass the table there */
             test_faults_install(&f);
             if (run_blocks(kinds[i], &channel, HEFT__BLOCK_READ, &result) != HEFT_OK) fail_msg("%s", err.message);
             assert_memory_equal(got, content, NBYTES);
@@ -196,7 +195,7 @@ static void pages_are_dropped(void **state) {
             if (codes[c]) assert_true(refused);
             assert_int_equal(result.fallbacks, refused);
             assert_int_equal(f.nbytes, NBYTES);
-            if (codes[c]) assert_in_range(f.drop_calls, 1, 2); /* by each worker at most once */
+            if (codes[c]) assert_in_range(f.drop_calls, 1, 8); /* by those in flight, no later one */
         }
     }
     test_faults_install(NULL);
