@@ -116,6 +116,98 @@ HEFT_API heft_status heft_save_callback(const heft_save_item *items, uint64_t ni
                                         int (*write)(void *ctx, const void *data, size_t nbytes), void *ctx,
                                         heft_save_stats *stats, heft_error *err);
 
+/* ---- sets of files ----------------------------------------------------------------------------------------------- */
+
+/* When an index file is written. */
+typedef uint32_t heft_set_index;
+#define HEFT_SET_INDEX_AUTO UINT32_C(0)   /* of more than one file */
+#define HEFT_SET_INDEX_ALWAYS UINT32_C(1)
+#define HEFT_SET_INDEX_NEVER UINT32_C(2)
+
+/* Options of a set of files, beside those of each file. Zero is the default of each; struct_size = sizeof(heft_set_options).
+ * Copied at the call, but for strings. */
+typedef struct heft_set_options {
+    size_t struct_size;
+    uint64_t ceiling_nbytes;   /* tensor bytes of one file; 0: 5 GiB. A larger tensor has a file of its own */
+    const char *stem;          /* NULL: "model": model-00001-of-00003.safetensors, of one file model.safetensors */
+    heft_set_index index;
+    uint32_t index_indent;     /* blanks; 0: 2 */
+    bool index_ascii;          /* what is not ASCII is escaped in the index */
+    bool create_dir;           /* the folder is made if it is not there; else NOT_FOUND */
+    bool publish;              /* a new folder appears complete, by one rename: it must be absent or empty */
+    uint64_t total_parameters; /* in the index; 0: elements as stored */
+} heft_set_options;
+
+/* Writes items, in the order given, as files of at most so many bytes, and an index that names them. Files are staged under
+ * temporary names and synced; then they are renamed, the index last. Without `overwrite`, anything there that belongs to a set
+ * of that stem is EXISTS, before a byte is written. With it, the old set is replaced in place: a marker
+ * (.heft-save-in-progress) lists what is to be done before the first file is touched, folders that hold it are refused
+ * (MISMATCH, SAVE_INTERRUPTED), and heft_set_resume, or the next save there, ends what was begun. Files of the old set that
+ * are not in the new one are removed. For training loops `publish` is better: no reader ever sees a folder between two sets.
+ * Fillers are not counted in the totals. *stats sums up all files.
+ * Errors: as heft_save for items and files; NOT_FOUND (no such folder), EXISTS (also while another process replaces the set
+ * there), INVALID_ARGUMENT (a stem that is no plain name). After a failure the old set is as it was, or, when files were being
+ * renamed already, the marker stays.
+ * Thread rule: any thread; one save at a time in one folder, unless each has `publish` and a folder of its own. */
+HEFT_API heft_status heft_save_set(const char *folder, const heft_save_item *items, uint64_t nitems,
+                                   const heft_save_options *options, const heft_set_options *set_options,
+                                   heft_save_stats *stats, heft_error *err);
+
+/* Ends an interrupted replacement of a set: renames the files that the marker in `folder` lists, removes old ones and the
+ * marker. Does nothing (HEFT_OK, *resumed false) where there is no marker. `resumed` may be NULL.
+ * Errors: CORRUPT (the marker is damaged, or a file that it lists is gone: nothing has been touched), EXISTS (the process
+ * that wrote the marker still lives), PERMISSION, IO.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_set_resume(const char *folder, bool *resumed, heft_error *err);
+
+/* Removes temporary files (.heft-*.tmp) that saves left in `folder`: those of processes of this machine that are gone, under
+ * `all` every one, which must be no save's that is going on. What a marker lists stays. *nremoved (may be NULL) counts.
+ * Errors: NOT_FOUND, PERMISSION, IO, CORRUPT (a damaged marker).
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_save_clean(const char *folder, bool all, uint64_t *nremoved, heft_error *err);
+
+/* ---- what would be written --------------------------------------------------------------------------------------- */
+
+/* Where everything would lie: of one file, or of a set. Made without touching a disk. */
+typedef struct heft_layout heft_layout;
+
+typedef struct heft_layout_file {
+    const char *name;        /* of a set; "" of one file. Lives as long as the layout */
+    uint64_t first_item, nitems;
+    uint64_t file_nbytes, header_nbytes, data_nbytes;
+    uint64_t nfillers, filler_nbytes;
+    bool above_ceiling;      /* one tensor that is larger than the ceiling */
+} heft_layout_file;
+
+typedef struct heft_layout_tensor {
+    uint32_t file;
+    heft_dtype dtype;        /* as written */
+    uint64_t offset, nbytes; /* in that file */
+} heft_layout_tensor;
+
+/* Lays items out; `set_options` NULL: as one file. The items may go after the call.
+ * Errors: those of heft_save and heft_save_set before anything is made.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_layout_make(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,
+                                      const heft_set_options *set_options, heft_layout **out, heft_error *err);
+
+/* Its files; file `index` of them; where item `item` lies.
+ * Errors: INVALID_ARGUMENT (out of range).
+ * Thread rule: any thread. */
+HEFT_API uint32_t heft_layout_file_count(const heft_layout *layout);
+HEFT_API heft_status heft_layout_get_file(const heft_layout *layout, uint32_t index, heft_layout_file *out,
+                                          heft_error *err);
+HEFT_API heft_status heft_layout_get_tensor(const heft_layout *layout, uint64_t item, heft_layout_tensor *out,
+                                            heft_error *err);
+
+/* The text of its index file, not NUL-terminated, living as long as the layout; 0 bytes if it would have none.
+ * Thread rule: any thread. */
+HEFT_API const char *heft_layout_index(const heft_layout *layout, uint64_t *nbytes);
+
+/* Frees a layout; NULL does nothing.
+ * Thread rule: when no other thread uses it. */
+HEFT_API void heft_layout_free(heft_layout *layout);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* base: the save sequence of one file: find the target, make a file beside it, reserve, write, sync, rename, sync. */
-#include "base/os_target.h"
+#include "base/os_target_calls.h"
 
 #include "base/error.h"
 #include "base/text.h"
@@ -37,104 +37,6 @@ heft_status heft__target_fail_errno(heft_error *err, int code, const char *path,
 static heft_status target_fail_exists(heft_error *err, const char *path) {
     return target_fail(err, HEFT_EXISTS, HEFT_FAULT_FILE_EXISTS, path,
                        "it exists already and is not replaced unless forced");
-}
-
-/* ---- calls that may be interrupted ---- */
-
-#define TARGET_RETRY(result, call)                                                                                     \
-    do (result) = (call);                                                                                              \
-    while ((result) != 0 && errno == EINTR)
-
-static int target_unlink(int at, const char *name) {
-    int result;
-    TARGET_RETRY(result, target_sys()->unlink(at, name));
-    return result;
-}
-
-static int target_chmod(int fd, uint32_t mode) {
-    int result;
-    TARGET_RETRY(result, target_sys()->chmod(fd, mode));
-    return result == 0 ? 0 : errno;
-}
-
-static int target_open_fd(int at, const char *path, int flags, uint32_t mode) {
-    int fd;
-    do fd = target_sys()->open(at, path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0 || fd > STDERR_FILENO) return fd;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), code = errno; /* a program without standard streams must not */
-    (void)target_sys()->close(fd);                                          /* print into the file */
-    errno = code;
-    return moved;
-}
-
-/* fsync where the file system has it. 0 or an errno, which is final: the system may have dropped the pages. */
-static int target_fsync(int fd) {
-    int result;
-    TARGET_RETRY(result, target_sys()->fsync(fd));
-    return result == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
-}
-
-static int target_close_fd(int *fd) {
-    if (*fd < 0) return 0;
-    int code = target_sys()->close(*fd) != 0 && errno != EINTR ? errno : 0; /* interrupted, it is closed all the same */
-    *fd = -1;
-    return code;
-}
-
-static int target_stat(int at, const char *path, heft__target_status *out) {
-    int result;
-    TARGET_RETRY(result, target_sys()->stat(at, path, out));
-    return result == 0 ? 0 : errno;
-}
-
-/* ---- folders ---- */
-
-heft_status heft__target_folder_open(heft__target_folder *folder, const char *path, heft_error *err) {
-    folder->fd = -1;
-    size_t len = strlen(path);
-    if (len >= sizeof folder->path) return heft__target_fail_errno(err, ENAMETOOLONG, path, "opening its folder");
-    memcpy(folder->path, path, len + 1);
-    folder->fd = target_open_fd(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
-    return folder->fd < 0 ? heft__target_fail_errno(err, errno, path, "opening its folder") : HEFT_OK;
-}
-
-void heft__target_folder_close(heft__target_folder *folder) {
-    (void)target_close_fd(&folder->fd);
-}
-
-heft_status heft__target_folder_sync(const heft__target_folder *folder, heft_error *err) {
-    int code = target_fsync(folder->fd);
-    return code ? heft__target_fail_errno(err, code, folder->path, "writing the folder to disk") : HEFT_OK;
-}
-
-static heft_status target_folder_fail(const heft__target_folder *folder, const char *name, const char *what,
-                                      heft_error *err) {
-    char path[HEFT__TARGET_PATH_MAX + HEFT__TARGET_NAME_MAX + 2];
-    int code = errno;
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    return heft__target_fail_errno(err, code, path, what);
-}
-
-heft_status heft__target_folder_rename(const heft__target_folder *folder, const char *from, const char *to,
-                                       heft_error *err) {
-    int result;
-    TARGET_RETRY(result, target_sys()->rename(folder->fd, from, folder->fd, to));
-    return result ? target_folder_fail(folder, to, "renaming the finished file to", err) : HEFT_OK;
-}
-
-heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err) {
-    if (target_unlink(folder->fd, name) == 0 || errno == ENOENT) return HEFT_OK;
-    return target_folder_fail(folder, name, "removing", err);
-}
-
-heft_status heft__target_folder_has(const heft__target_folder *folder, const char *name, bool *there, heft_error *err) {
-    heft__target_status st;
-    int code = target_stat(folder->fd, name, &st);
-    *there = code == 0;
-    if (code == 0 || code == ENOENT) return HEFT_OK;
-    errno = code;
-    return target_folder_fail(folder, name, "examining", err);
 }
 
 /* ---- where the target is ---- */
@@ -196,7 +98,7 @@ static heft_status target_locate(heft__target *target, char path[HEFT__TARGET_PA
 /* What stands at the path now. */
 static heft_status target_examine(heft__target *target, int at, const char *path, heft_error *err) {
     heft__target_status st;
-    int code = target_stat(at, path, &st);
+    int code = heft__target_call_stat(at, path, &st);
     if (code == ENOENT) return HEFT_OK;
     if (code) return heft__target_fail_errno(err, code, target->path, "examining");
     if (S_ISDIR((mode_t)st.mode))
@@ -221,7 +123,7 @@ static heft_status target_create(heft__target *target, heft_error *err) {
         /* The system applies the umask, or the folder's default ACL, to 0666: what comes of it is the mode of a new file, and
          * no other way of reading the umask is safe between threads. What takes the place of a private file is never more
          * than that. */
-        target->fd = target_open_fd(target->folder.fd, target->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
+        target->fd = heft__target_call_open(target->folder.fd, target->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
                                     target->keep_owner ? 0600 : 0666);
         if (target->fd >= 0) break;
         target->temp[0] = 0;
@@ -229,10 +131,10 @@ static heft_status target_create(heft__target *target, heft_error *err) {
             return heft__target_fail_errno(err, errno, target->path, "creating a temporary file for");
     }
     heft__target_status st;
-    int code = target_stat(target->fd, NULL, &st);
+    int code = heft__target_call_stat(target->fd, NULL, &st);
     if (!code && !target->keep_owner) target->mode = st.mode & 0777;
     /* Until it is finished the file is nobody else's business. */
-    if (!code) code = target_chmod(target->fd, 0600);
+    if (!code) code = heft__target_call_chmod(target->fd, 0600);
     return code ? heft__target_fail_errno(err, code, target->path, "creating a temporary file for") : HEFT_OK;
 }
 
@@ -258,7 +160,8 @@ static heft_status target_preflight(const heft__target *target, uint64_t nbytes,
 static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_error *err) {
     if (nbytes == HEFT_NONE || nbytes == 0) return HEFT_OK;
     int result;
-    TARGET_RETRY(result, target_sys()->reserve(target->fd, nbytes));
+    do result = target_sys()->reserve(target->fd, nbytes);
+    while (result != 0 && errno == EINTR);
     if (result == 0) return HEFT_OK;
     int code = errno;
     if (code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO) {
@@ -272,7 +175,8 @@ static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_er
 
 heft_status heft__target_resize(heft__target *target, uint64_t nbytes, heft_error *err) {
     int result;
-    TARGET_RETRY(result, target_sys()->resize(target->fd, nbytes));
+    do result = target_sys()->resize(target->fd, nbytes);
+    while (result != 0 && errno == EINTR);
     return result ? heft__target_fail_errno(err, errno, target->path, "setting the size of") : HEFT_OK;
 }
 
@@ -356,7 +260,7 @@ heft_status heft__target_write(heft__target *target, uint64_t offset, const void
 
 void heft__target_try_direct(heft__target *target) {
 #if defined(O_DIRECT)
-    target->direct_fd = target_open_fd(target->folder.fd, target->temp, O_WRONLY | O_NOFOLLOW | O_DIRECT, 0);
+    target->direct_fd = heft__target_call_open(target->folder.fd, target->temp, O_WRONLY | O_NOFOLLOW | O_DIRECT, 0);
 #else
     (void)target;
 #endif
@@ -434,9 +338,9 @@ heft_status heft__target_sync(heft__target *target, heft_error *err) {
         (void)sys->chown(target->fd, target->uid, target->gid); /* where permitted */
         sys->copy_acl(target->folder.fd, target->name, target->fd);
     }
-    int code = target_chmod(target->fd, target->mode);
+    int code = heft__target_call_chmod(target->fd, target->mode);
     if (code) return heft__target_fail_errno(err, code, target->path, "setting the mode of");
-    code = target->no_sync ? 0 : target_fsync(target->fd);
+    code = target->no_sync ? 0 : heft__target_call_fsync(target->fd);
     target->sealed = true;
     return code ? heft__target_fail_errno(err, code, target->path, "writing to disk") : HEFT_OK;
 }
@@ -444,31 +348,14 @@ heft_status heft__target_sync(heft__target *target, heft_error *err) {
 heft_status heft__target_seal(heft__target *target, heft_error *err) {
     heft_status status = target->sealed ? HEFT_OK : heft__target_sync(target, err);
     if (status != HEFT_OK) return status;
-    int code = target_close_fd(&target->direct_fd), second = target_close_fd(&target->fd);
+    int code = heft__target_call_close(&target->direct_fd), second = heft__target_call_close(&target->fd);
     if (code || second) return heft__target_fail_errno(err, code ? code : second, target->path, "closing");
     return HEFT_OK;
 }
 
-/* Renames without replacing what may have appeared meanwhile. 0 or an errno. */
-static int target_rename_new(const heft__target *target) {
-    const heft__target_sys *sys = target_sys();
-    int folder = target->folder.fd, result;
-    TARGET_RETRY(result, sys->rename_new(folder, target->temp, folder, target->name));
-    if (result == 0) return 0;
-    if (errno != ENOSYS && errno != EINVAL && errno != EPERM) return errno;
-    TARGET_RETRY(result, sys->link(folder, target->temp, target->name));
-    if (result != 0) return errno;
-    (void)target_unlink(folder, target->temp); /* both names are the finished file: a leftover, not a failure */
-    return 0;
-}
-
 static heft_status target_rename(heft__target *target, heft_error *err) {
-    int code = 0;
-    if (target->overwrite) {
-        int result, folder = target->folder.fd;
-        TARGET_RETRY(result, target_sys()->rename(folder, target->temp, folder, target->name));
-        if (result != 0) code = errno;
-    } else code = target_rename_new(target);
+    int code = (target->overwrite ? heft__target_call_rename : heft__target_call_rename_new)(target->folder.fd, target->temp,
+                                                                                             target->name);
     if (code == EEXIST) return target_fail_exists(err, target->path);
     if (code) return heft__target_fail_errno(err, code, target->path, "renaming the finished file to");
     target->temp[0] = 0;
@@ -480,7 +367,7 @@ heft_status heft__target_publish(heft__target *target, heft_error *err) {
     if (target->fd >= 0) status = heft__target_seal(target, err);
     if (status == HEFT_OK) status = target_rename(target, err);
     if (status == HEFT_OK && !target->no_sync) {
-        int code = target_fsync(target->folder.fd);
+        int code = heft__target_call_fsync(target->folder.fd);
         if (code) status = heft__target_fail_errno(err, code, target->path, "writing to disk the folder of");
     }
     heft__target_abort(target);
@@ -488,9 +375,9 @@ heft_status heft__target_publish(heft__target *target, heft_error *err) {
 }
 
 void heft__target_abort(heft__target *target) {
-    (void)target_close_fd(&target->direct_fd);
-    (void)target_close_fd(&target->fd);
-    if (target->temp[0]) (void)target_unlink(target->folder.fd, target->temp);
+    (void)heft__target_call_close(&target->direct_fd);
+    (void)heft__target_call_close(&target->fd);
+    if (target->temp[0]) (void)heft__target_call_unlink(target->folder.fd, target->temp);
     target->temp[0] = 0;
     if (!target->borrowed) heft__target_folder_close(&target->folder);
 }

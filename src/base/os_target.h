@@ -58,10 +58,30 @@ heft_status heft__target_folder_sync(const heft__target_folder *folder, heft_err
 /* Replaces what has that name. */
 heft_status heft__target_folder_rename(const heft__target_folder *folder, const char *from, const char *to,
                                        heft_error *err);
+/* EXISTS if there is something of that name. */
+heft_status heft__target_folder_rename_new(const heft__target_folder *folder, const char *from, const char *to,
+                                           heft_error *err);
 /* A name that is not there is no failure. */
 heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err);
 /* Whether there is anything of that name. */
 heft_status heft__target_folder_has(const heft__target_folder *folder, const char *name, bool *there, heft_error *err);
+
+/* The same with its size. */
+heft_status heft__target_folder_size(const heft__target_folder *folder, const char *name, bool *there, uint64_t *nbytes,
+                                     heft_error *err);
+/* Reads a small file whole (free with heft__free(alloc, *data, *nbytes)); more than `limit` bytes is LIMIT. */
+heft_status heft__target_folder_read(const heft__target_folder *folder, const char *name, uint64_t limit,
+                                     const heft_allocator *alloc, void **data, uint64_t *nbytes, bool *there,
+                                     heft_error *err);
+/* Makes folder `name` in it and opens that. */
+heft_status heft__target_folder_make(const heft__target_folder *parent, const char *name, heft__target_folder *folder,
+                                     heft_error *err);
+/* Whether `name` is there and is anything but an empty folder. */
+heft_status heft__target_folder_full(const heft__target_folder *parent, const char *name, bool *full, heft_error *err);
+/* Removes folder `name` and the files in it; folders in it are a failure. */
+heft_status heft__target_folder_remove(const heft__target_folder *parent, const char *name, heft_error *err);
+/* Makes a folder; one that is there is fine. */
+heft_status heft__target_mkdir(const char *path, bool *made, heft_error *err);
 
 /* ---- files in progress ---- */
 
@@ -129,6 +149,8 @@ void heft__target_abort(heft__target *target); /* removes the temporary file; fr
 void heft__target_temp_name(char out[HEFT__TARGET_NAME_MAX + 1], const char *base);
 /* True if `name` is such a name, of this machine and pid namespace, and that process is gone. */
 bool heft__target_temp_dead(const char *name);
+/* True if it is one of another process that certainly lives. */
+bool heft__target_temp_alive(const char *name);
 /* True if `name` is such a name. */
 bool heft__target_temp_is(const char *name);
 

@@ -74,3 +74,10 @@ bool heft__target_temp_dead(const char *name) {
     if (!target_name_split(name, &place, &pid) || place == 0 || place != target_name_place() || pid < 1) return false;
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
+
+bool heft__target_temp_alive(const char *name) {
+    uint32_t place;
+    long pid;
+    if (!target_name_split(name, &place, &pid) || place == 0 || place != target_name_place() || pid < 1) return false;
+    return pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}

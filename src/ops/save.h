@@ -25,6 +25,7 @@ typedef struct heft__part {
     heft__part_kind kind;
     uint8_t from, to;           /* dtypes: where it comes from, and as written */
     uint8_t cast_flags;         /* HEFT__CAST_SATURATE, _INEXACT */
+    bool packed;                /* of RANGE: decoded on the way, so it is no range of a file */
     bool done;                  /* written already */
     _Atomic uint32_t *crc32;    /* takes the CRC-32 of all that is written up to file offset `end`; NULL: nobody wants it */
     uint64_t end;

@@ -20,28 +20,16 @@ static bool part_is_packed(const heft_save_item *item, uint64_t size) {
     return true;
 }
 
-static void part_of_tensor(heft__part *part, const heft_archive *archive, uint64_t id, uint64_t skip_nbytes) {
+/* A tensor, or the part of it from byte `skip_nbytes` on: one range, unless its bytes lie there in another order. */
+static void part_of_tensor(heft__part *part, const heft_archive *archive, uint64_t id, uint64_t skip_nbytes, bool view) {
     uint32_t file;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
-    part->kind = HEFT__PART_RANGE;
+    bool odd = entry->flags & (HEFT__ENTRY_BIG | (view ? 0 : HEFT__ENTRY_FORTRAN));
+    part->kind = odd ? HEFT__PART_VIEW : HEFT__PART_RANGE;
+    part->packed = entry->flags & HEFT__ENTRY_PACKED;
     part->from = entry->dtype;
     part->source = archive->files[file]->source;
     part->source_offset = heft__entry_offset(archive->files[file], entry) + skip_nbytes;
-}
-
-static uint8_t part_flags(const heft_archive *archive, uint64_t id) {
-    uint32_t file;
-    return heft__archive_entry(archive, id, &file)->flags;
-}
-
-/* Its bytes do not lie as they are written, though its elements may. */
-static bool part_is_swapped(const heft_archive *archive, uint64_t id) {
-    return part_flags(archive, id) & HEFT__ENTRY_BIG;
-}
-
-/* Neither its bytes nor its elements. */
-static bool part_is_odd(const heft_archive *archive, uint64_t id) {
-    return part_flags(archive, id) & (HEFT__ENTRY_BIG | HEFT__ENTRY_FORTRAN);
 }
 
 static void part_of_item(heft__part *part, const heft_save_item *item) {
@@ -50,11 +38,10 @@ static void part_of_item(heft__part *part, const heft_save_item *item) {
         uint64_t bits = (uint64_t)item->view->offset * heft__dtypes[item->view->dtype].bits;
         part->kind = HEFT__PART_VIEW;
         part->from = (uint8_t)item->view->dtype;
-        if (heft_view_is_contiguous(item->view) && bits % 8 == 0 && !part_is_swapped(item->view->archive, item->view->id))
-            part_of_tensor(part, item->view->archive, item->view->id, bits / 8);
+        if (heft_view_is_contiguous(item->view) && bits % 8 == 0)
+            part_of_tensor(part, item->view->archive, item->view->id, bits / 8, true);
     } else if (item->archive) {
-        part_of_tensor(part, item->archive, item->id, 0);
-        if (part_is_odd(item->archive, item->id)) part->kind = HEFT__PART_VIEW;
+        part_of_tensor(part, item->archive, item->id, 0, false);
     } else {
         part->kind = part_is_packed(item, heft__dtypes[item->dtype].bits / 8) ? HEFT__PART_MEMORY : HEFT__PART_STRIDED;
         part->from = (uint8_t)item->dtype;

@@ -7,7 +7,7 @@
 #define SHARE_LEAST (UINT64_C(64) << 10)
 
 static bool share_can(const heft__part *part) {
-    return part->kind == HEFT__PART_RANGE && part->from == part->to && heft__source_base(part->source)->fd >= 0;
+    return part->kind == HEFT__PART_RANGE && part->from == part->to && !part->packed && heft__source_base(part->source)->fd >= 0;
 }
 
 /* Parts [i, end) that lie in the file as they lie in one source. */

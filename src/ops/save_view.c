@@ -70,15 +70,16 @@ static heft_status view_plan(const heft__save_run *run, const heft__part *parts,
                                   .nviews = w->end - w->first,
                                   .options = {.struct_size = sizeof request.options, .workers = run->workers}};
     heft_status status = heft__plan_new(&request, out, err);
+    heft_view whole;
     uint64_t place = 0;
     for (uint64_t i = w->first; i < w->end && status == HEFT_OK; i++) {
         uint64_t from = i == w->first ? w->from : 0, to = i + 1 == w->end ? w->to : parts[i].nbytes;
         uint64_t size = heft__dtypes[parts[i].to].bits / 8u;
-        heft_view whole;
-        const heft_view *view = parts[i].item->view;
-        if (!view) {
-            status = heft_view_of(parts[i].item->archive, parts[i].item->id, &whole, err);
-            if (status != HEFT_OK) return status;
+        const heft_save_item *item = parts[i].item;
+        const heft_view *view = item->view;
+        if (!view) { /* a whole tensor whose bytes lie in another order */
+            status = heft_view_of(item->archive, item->id, &whole, err);
+            if (status != HEFT_OK) break;
             view = &whole;
         }
         if (size) status = view_add(*out, view, from / size, to / size, place, (uint32_t)(i - w->first), err);

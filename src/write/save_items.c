@@ -208,43 +208,44 @@ static heft_status given_metadata(heft__layout *layout, const heft_save_options 
 
 /* ---- all items together ---- */
 
-static heft_status given_add(heft__layout *layout, heft__hash_index *names, const heft_save_item *items, uint64_t number,
-                             heft_error *err) {
-    heft__emit *emit = &layout->emit;
-    heft__item item;
-    heft_status status = heft__item_check(&items[number], number, &item, err);
-    if (status != HEFT_OK) return status;
-    uint32_t hash = heft__hash_name(names, item.name, item.name_len), other;
-    uint64_t cursor = heft__hash_start(names, hash);
-    while (heft__hash_next(names, hash, &cursor, &other)) {
-        const heft__emit_entry *entry = &emit->entries[other];
-        if (entry->name_len == item.name_len && memcmp(entry->name, item.name, item.name_len) == 0)
-            return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_DUPLICATE_NAME, &items[number], number,
-                                   "item %u has the same name", other);
+heft_status heft__items_check_names(const heft_save_item *items, uint64_t nitems, const heft_allocator *alloc,
+                                    heft_error *err) {
+    heft__hash_index names;
+    if (!heft__hash_index_init(&names, alloc, nitems)) return heft__fail_memory(err, HEFT_NONE);
+    heft_status status = HEFT_OK;
+    for (uint64_t i = 0; i < nitems && status == HEFT_OK; i++) {
+        size_t len = given_name_len(&items[i]);
+        uint32_t hash = heft__hash_name(&names, items[i].name, len), other;
+        uint64_t cursor = heft__hash_start(&names, hash);
+        while (status == HEFT_OK && heft__hash_next(&names, hash, &cursor, &other))
+            if (given_name_len(&items[other]) == len && memcmp(items[other].name, items[i].name, len) == 0)
+                status = heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_DUPLICATE_NAME, &items[i], i,
+                                         "item %u has the same name", other);
+        if (status == HEFT_OK && !heft__hash_add(&names, hash, (uint32_t)i)) status = heft__fail_memory(err, HEFT_NONE);
     }
-    if (!heft__hash_add(names, hash, (uint32_t)number)) return heft__fail_memory(err, HEFT_NONE);
-    emit->entries[emit->nentries++] = (heft__emit_entry){.name = item.name,
-                                                         .name_len = (uint32_t)item.name_len,
-                                                         .shape = item.shape,
-                                                         .rank = item.rank,
-                                                         .dtype = item.dtype,
-                                                         .nbytes = item.nbytes,
-                                                         .item = (uint32_t)number};
-    return HEFT_OK;
+    heft__hash_index_free(&names);
+    return status;
 }
 
 static heft_status given_add_all(heft__layout *layout, const heft_save_item *items, uint64_t nitems, heft_error *err) {
     heft__emit *emit = &layout->emit;
-    heft__hash_index names;
     if (nitems >= UINT32_MAX / 2) return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many items");
     emit->entries = heft__alloc(&emit->alloc, nitems * sizeof *emit->entries);
     if (!emit->entries) return heft__fail_memory(err, nitems * sizeof *emit->entries);
     emit->capacity = nitems;
-    if (!heft__hash_index_init(&names, &emit->alloc, nitems)) return heft__fail_memory(err, HEFT_NONE);
-    heft_status status = HEFT_OK;
-    for (uint64_t i = 0; i < nitems && status == HEFT_OK; i++) status = given_add(layout, &names, items, i, err);
-    heft__hash_index_free(&names);
-    return status;
+    for (uint64_t i = 0; i < nitems; i++) {
+        heft__item item;
+        heft_status status = heft__item_check(&items[i], i, &item, err);
+        if (status != HEFT_OK) return status;
+        emit->entries[emit->nentries++] = (heft__emit_entry){.name = item.name,
+                                                             .name_len = (uint32_t)item.name_len,
+                                                             .shape = item.shape,
+                                                             .rank = item.rank,
+                                                             .dtype = item.dtype,
+                                                             .nbytes = item.nbytes,
+                                                             .item = (uint32_t)i};
+    }
+    return heft__items_check_names(items, nitems, &emit->alloc, err);
 }
 
 heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items, uint64_t nitems,

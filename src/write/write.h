@@ -22,6 +22,10 @@ typedef struct heft__item {
 /* Checks one item by itself: INVALID_ARGUMENT naming it. */
 heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__item *out, heft_error *err);
 
+/* INVALID_ARGUMENT for the second item of a name, naming both. The items have been checked. */
+heft_status heft__items_check_names(const heft_save_item *items, uint64_t nitems, const heft_allocator *alloc,
+                                    heft_error *err);
+
 /* A failure about an item: its number and name come first. */
 heft_status heft__item_fail(heft_error *err, heft_status status, heft_fault fault, const heft_save_item *item,
                             uint64_t number, const char *format, ...) HEFT__PRINTF(6, 7);
@@ -40,5 +44,32 @@ typedef struct heft__layout {
 heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items, uint64_t nitems,
                               const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
 void heft__layout_free(heft__layout *layout);
+
+/* ---- sets (shards.c) ---- */
+
+/* A whole save laid out: the files, where items lie in them, and the text of the index. */
+struct heft_layout {
+    heft_allocator alloc;
+    heft__arena arena; /* names */
+    heft_layout_file *files;
+    uint64_t nfiles, files_capacity;
+    heft_layout_tensor *tensors;
+    uint64_t nitems;
+    char *index; /* NULL: none */
+    uint64_t index_nbytes, index_capacity;
+    uint64_t total_nbytes; /* of all files, without the index */
+};
+
+/* Options of a set (`given` NULL: defaults), checked. */
+heft_status heft__set_options_copy(const heft_set_options *given, heft_set_options *out, heft_error *err);
+/* `set` NULL: one file without a name. */
+heft_status heft__set_layout(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,
+                             const heft_set_options *set, const heft_allocator *alloc, heft_layout **out,
+                             heft_error *err);
+/* Fills files with first_item and nitems, from sizes alone: a new one begins where the present one has a tensor and the next
+ * would pass the ceiling. False: out of memory. */
+bool heft__shards_cut(heft_layout *layout, const uint64_t *sizes, uint64_t ceiling);
+/* "STEM-00001-of-00003.safetensors", "STEM.safetensors" of one. NULL: out of memory. */
+const char *heft__shard_name(heft__arena *arena, const char *stem, uint64_t number, uint64_t total);
 
 #endif

@@ -173,7 +173,7 @@ def options(struct, **fields):
     value = structs[struct]()
     value.struct_size = ctypes.sizeof(value)
     for name, field in fields.items():
-        if isinstance(field, str):
+        if isinstance(field, str):  # lives as long as the struct
             field = ctypes.cast(ctypes.create_string_buffer(field.encode()), ctypes.POINTER(ctypes.c_char))
         setattr(value, name, field)
     return value
@@ -576,6 +576,39 @@ def save(path, tensors, metadata=None, as_dtype=None, **fields):
     out = Buffer()
     call("heft_save_buffer", items.raw, items.count, _by_reference(made), ctypes.byref(out.raw), ctypes.byref(stats))
     return bytes(out), stats
+
+
+def save_set(folder, tensors, metadata=None, set_fields=None, **fields):
+    """heft_save_set; returns heft_save_stats."""
+    items, stats = Items(tensors), structs["heft_save_stats"]()
+    made, _keep = save_options(metadata, **fields)
+    call("heft_save_set", os.fsencode(folder), items.raw, items.count, _by_reference(made),
+         _by_reference(options("heft_set_options", **(set_fields or {}))), ctypes.byref(stats))
+    return stats
+
+
+class Layout:
+    """heft_layout_make: files as (name, first item, items, file bytes), tensors as (file, offset, bytes), the index text."""
+
+    def __init__(self, tensors, metadata=None, set_fields=None, **fields):
+        items, handle = Items(tensors), ctypes.c_void_p()
+        made, _keep = save_options(metadata, **fields)
+        self.fields = None if set_fields is None else options("heft_set_options", struct_size=0, **set_fields)
+        if self.fields is not None:
+            self.fields.struct_size = ctypes.sizeof(self.fields)
+        call("heft_layout_make", items.raw, items.count, _by_reference(made), _by_reference(self.fields), ctypes.byref(handle))
+        self.files, self.tensors, length = [], [], ctypes.c_uint64()
+        for i in range(lib.heft_layout_file_count(handle)):
+            file = structs["heft_layout_file"]()
+            call("heft_layout_get_file", handle, i, ctypes.byref(file))
+            self.files.append((_text(file.name), file.first_item, file.nitems, file.file_nbytes))
+        for i in range(items.count):
+            tensor = structs["heft_layout_tensor"]()
+            call("heft_layout_get_tensor", handle, i, ctypes.byref(tensor))
+            self.tensors.append((tensor.file, tensor.offset, tensor.nbytes))
+        text = ctypes.cast(lib.heft_layout_index(handle, ctypes.byref(length)), ctypes.POINTER(ctypes.c_char))
+        self.index = ctypes.string_at(text, length.value)
+        lib.heft_layout_free(handle)
 
 
 def dtype_get(dtype, data, index):
