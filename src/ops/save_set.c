@@ -172,7 +172,7 @@ static heft_status set_old_files(set_job *job, const char *path, bool *any) {
         heft__escape(escaped, sizeof escaped, name, strlen(name));
         snprintf(names + used, sizeof names - used, "%s %s", *any ? "," : "", escaped);
         *any = true;
-        bool index = strcmp(name, job->index_name) == 0;
+        bool index = job->layout->index && strcmp(name, job->index_name) == 0; /* of the old set, and there will be another */
         job->change.old_index = job->change.old_index || index;
         if (!index && !set_is_new(job, name) && !heft__set_change_delete(&job->change, name))
             status = heft__fail_memory(job->err, HEFT_NONE);

@@ -141,6 +141,7 @@ heft_status heft__save_options_copy(const heft_save_options *given, heft_save_op
                                     heft_error *err) {
     heft_status status = heft__options_copy(out, sizeof *out, given, "heft_save_options", err);
     if (status != HEFT_OK) return status;
+    out->struct_size = sizeof *out; /* it is passed on */
     if (!heft__allocator_from(out->allocator, alloc)) return given_refuse_option(err, "the allocator lacks a function");
     if (out->align && !given_is_align(out->align))
         return given_refuse_option(err, "align is no power of two from 16 to 65,536");

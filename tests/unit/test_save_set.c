@@ -1,0 +1,310 @@
+/* Sets of files: ended at every call, failing at every call, resumed; markers that were not written by heft; litter. */
+#include "helper_files.h"
+#include "helper_target.h"
+
+#include "ops/save_set.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIZE = 500 };
+static const int64_t one_dim[] = {SIZE};
+
+static heft_save_options overwriting(void) {
+    return (heft_save_options){.struct_size = sizeof(heft_save_options), .overwrite = true};
+}
+
+/* `n` tensors of one file each, whose bytes are all `mark`. */
+static heft_status save_marked(const char *folder, int n, uint8_t mark, bool publish, heft_error *err) {
+    static const char *const names[] = {"a", "b", "c", "d"};
+    uint8_t bytes[SIZE];
+    heft_save_item items[4] = {{0}};
+    heft_set_options set = {.struct_size = sizeof set, .ceiling_nbytes = SIZE, .publish = publish};
+    heft_save_options over = overwriting();
+    memset(bytes, mark, sizeof bytes);
+    for (int i = 0; i < n; i++)
+        items[i] = (heft_save_item){.name = names[i], .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
+    return heft_save_set(folder, items, (uint64_t)n, &over, &set, NULL, err);
+}
+
+/* The mark and the number of tensors of a set that opens; 0 if it does not, *err says why. */
+static uint8_t mark_of(const char *folder, int *n, heft_error *err) {
+    heft_archive *archive;
+    uint8_t bytes[SIZE], mark = 0;
+    *n = 0;
+    if (heft_archive_open(folder, NULL, &archive, err)) return 0;
+    *n = (int)heft_archive_count(archive);
+    for (int i = 0; i < *n; i++) {
+        heft_view view;
+        assert_int_equal(heft_view_of(archive, (uint64_t)i, &view, NULL), HEFT_OK);
+        assert_int_equal(heft_read(&view, bytes, SIZE, NULL, NULL, NULL), HEFT_OK);
+        if (i == 0) mark = bytes[0];
+        for (int j = 0; j < SIZE; j++) assert_int_equal(bytes[j], mark);
+    }
+    heft_archive_unref(archive);
+    return mark;
+}
+
+/* Entries of a folder; *temps of them are temporary. */
+static int entries(const char *path, int *temps) {
+    DIR *d = opendir(path);
+    int n = 0;
+    *temps = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        n++;
+        *temps += heft__target_temp_is(e->d_name);
+    }
+    closedir(d);
+    return n;
+}
+
+static void empty(const char *path) {
+    char command[1000];
+    snprintf(command, sizeof command, "rm -rf '%s'/* '%s'/.heft-*", path, path);
+    assert_int_equal(system(command), 0);
+}
+
+/* After a change from `old` files of mark 1 to `new` files of mark 2 that ended somewhere: old whole, new whole, or refused until
+ * it is resumed. */
+static void check_outcome(const char *folder, int old, int new, bool clean, int outcomes[3]) {
+    heft_error err;
+    int n, temps;
+    uint8_t mark = mark_of(folder, &n, &err);
+    if (mark == 0 && old) {
+        assert_int_equal(err.status, HEFT_MISMATCH);
+        assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
+        bool resumed;
+        uint64_t removed;
+        assert_int_equal(heft_save_clean(folder, true, &removed, NULL), HEFT_OK); /* what the marker lists stays */
+        if (heft_set_resume(folder, &resumed, &err)) fail_msg("%s", err.message);
+        assert_true(resumed);
+        assert_int_equal(mark_of(folder, &n, &err), 2);
+        outcomes[2]++;
+        clean = true;
+    } else outcomes[mark == 2]++;
+    if (mark == 1) assert_int_equal(n, old);
+    else if (mark) assert_int_equal(n, new);
+    if (clean) { /* nothing but files of the set */
+        int files = mark == 1 ? old : mark == 0 && !old ? 0 : new;
+        assert_int_equal(entries(folder, &temps), files > 1 ? files + 1 : files);
+        assert_int_equal(temps, 0);
+    }
+}
+
+static const int changes[][2] = {{0, 3}, {3, 2}, {2, 4}, {3, 1}, {1, 3}, {1, 1}};
+
+static void failing_at_every_call(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("failing"));
+    int outcomes[3] = {0};
+    for (size_t c = 0; c < sizeof changes / sizeof *changes; c++) {
+        int old = changes[c][0], new = changes[c][1];
+        for (uint64_t k = 1;; k++) {
+            heft_error err;
+            empty(folder);
+            if (old) assert_int_equal(save_marked(folder, old, 1, false, NULL), HEFT_OK);
+            int fds = test_count_fds();
+            trap_begin(&(trap_plan){.fail_call = k, .fail_errno = EIO});
+            heft_status status = save_marked(folder, new, 2, false, &err);
+            uint64_t calls = trap_calls();
+            trap_end();
+            assert_int_equal(test_count_fds(), fds);
+            check_outcome(folder, old, new, status != HEFT_OK, outcomes);
+            if (status == HEFT_OK && calls < k) break;
+        }
+    }
+    assert_true(outcomes[0] > 20 && outcomes[1] > 10 && outcomes[2] > 10);
+    free(folder);
+}
+
+static void killed_at_every_call(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("killed"));
+    int outcomes[3] = {0};
+    for (size_t c = 0; c < sizeof changes / sizeof *changes; c++) {
+        int old = changes[c][0], new = changes[c][1], status;
+        for (uint64_t k = 1;; k++) {
+            empty(folder);
+            if (old) assert_int_equal(save_marked(folder, old, 1, false, NULL), HEFT_OK);
+            pid_t child = fork();
+            assert_true(child >= 0);
+            if (child == 0) {
+                trap_begin(&(trap_plan){.fail_call = k, .die = true});
+                _exit(save_marked(folder, new, 2, false, NULL) != HEFT_OK);
+            }
+            assert_int_equal(waitpid(child, &status, 0), child);
+            if (k % 3 == 0 && WIFSIGNALED(status)) { /* the next save there ends what was begun, and cleans up */
+                int n, temps;
+                heft_error err;
+                if (old == 0) empty(folder);
+                if (save_marked(folder, 2, 3, false, &err)) fail_msg("%s", err.message);
+                assert_int_equal(mark_of(folder, &n, &err), 3);
+                assert_int_equal(entries(folder, &temps), 3);
+                continue;
+            }
+            check_outcome(folder, old, new, false, outcomes);
+            if (WIFEXITED(status)) break;
+        }
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    assert_true(outcomes[0] > 20 && outcomes[2] > 10);
+    free(folder);
+}
+
+static void published_folders_are_whole(void **state) {
+    (void)state;
+    char *top = strdup(test_mkdir("publish")), *folder = strdup(test_path("publish/step"));
+    for (uint64_t k = 1;; k++) {
+        int n, temps, status;
+        heft_error err;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            trap_begin(&(trap_plan){.fail_call = k, .die = true});
+            _exit(save_marked(folder, 3, 2, true, NULL) != HEFT_OK);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        uint8_t mark = mark_of(folder, &n, &err);
+        assert_true(mark == 2 || err.fault == HEFT_FAULT_NO_FILE);
+        uint64_t removed;
+        assert_int_equal(heft_save_clean(top, false, &removed, NULL), HEFT_OK);
+        assert_int_equal(entries(top, &temps), mark == 2);
+        empty(top);
+        trap_begin(&(trap_plan){.fail_call = k, .fail_errno = ENOSPC});
+        (void)save_marked(folder, 3, 2, true, &err);
+        trap_end();
+        assert_true(entries(top, &temps) <= 1);
+        assert_int_equal(temps, 0);
+        empty(top);
+        if (WIFEXITED(status)) break;
+    }
+    free(top);
+    free(folder);
+}
+
+static void markers_of_others(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "", "{", "[]", "{}", "{\"renames\":[]}", "{\"renames\":[[\"a\",\"b\",1]]}", "\xff", "{\"x\":1}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"../b\",1]]}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",-1]]}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\".heft-save-in-progress\",1]]}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"a/b\"]}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"a\\u0000b\"]}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"old_index\":1}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"precious\"]}" /* not there any more */};
+    test_write("markers/precious", "x", 1);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        heft_error err;
+        bool resumed;
+        test_write("markers/.heft-save-in-progress", bad[i], strlen(bad[i]));
+        assert_int_equal(heft_set_resume(test_path("markers"), &resumed, &err), HEFT_CORRUPT);
+        assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
+        assert_false(resumed);
+        assert_int_equal(save_marked(test_path("markers"), 2, 1, false, &err), HEFT_CORRUPT);
+        assert_int_equal(access(test_path("markers/precious"), F_OK), 0);
+    }
+    char text[300];
+    snprintf(text, sizeof text, "{\"writer\":\"x\",\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"precious\"]}");
+    test_write("markers/.heft-save-in-progress", text, strlen(text));
+    test_write("markers/.heft-x-12345678-1-12345678.tmp", "y", 1);
+    assert_int_equal(heft_set_resume(test_path("markers"), NULL, NULL), HEFT_OK);
+    assert_int_equal(access(test_path("markers/precious"), F_OK), -1);
+    assert_int_equal(access(test_path("markers/b"), F_OK), 0);
+    bool resumed = true;
+    assert_int_equal(heft_set_resume(test_path("markers"), &resumed, NULL), HEFT_OK);
+    assert_false(resumed);
+}
+
+static void a_living_writer_is_left_alone(void **state) {
+    (void)state;
+    test_mkdir("living");
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    char name[HEFT__TARGET_NAME_MAX + 1], text[600];
+    heft__target_temp_name(name, "marker");
+    char *pid = strstr(name, "marker-") + 7 + 9; /* behind the place */
+    snprintf(text, sizeof text, "{\"writer\":\"%.*s%ld-12345678.tmp\",\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]]}",
+             (int)(pid - name), name, (long)child);
+    test_write("living/.heft-save-in-progress", text, strlen(text));
+    test_write("living/.heft-x-12345678-1-12345678.tmp", "y", 1);
+    heft_error err;
+    assert_int_equal(heft_set_resume(test_path("living"), NULL, &err), HEFT_EXISTS);
+    assert_int_equal(save_marked(test_path("living"), 2, 1, false, &err), HEFT_EXISTS);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(heft_set_resume(test_path("living"), NULL, &err), HEFT_OK);
+}
+
+static void only_litter_is_removed(void **state) {
+    (void)state;
+    test_write("litter/.heft-x-12345678-1-12345678.tmp", "y", 1); /* another machine's */
+    test_write("litter/.heft-y-12345678-1-12345678.tmp/inside", "y", 1);
+    test_write("litter/.heft-z.tmp", "y", 1); /* no name of heft */
+    test_write("litter/model.safetensors.tmp", "y", 1);
+    uint64_t removed;
+    int temps;
+    assert_int_equal(heft_save_clean(test_path("litter"), false, &removed, NULL), HEFT_OK);
+    assert_int_equal(removed, 0);
+    assert_int_equal(heft_save_clean(test_path("litter"), true, &removed, NULL), HEFT_OK);
+    assert_int_equal(removed, 2);
+    assert_int_equal(entries(test_path("litter"), &temps), 2);
+    assert_int_equal(heft_save_clean(test_path("nowhere"), true, &removed, NULL), HEFT_NOT_FOUND);
+}
+
+static void every_allocation_can_fail(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("memory"));
+    for (uint64_t k = 1;; k++) {
+        test_allocator t;
+        int n, temps;
+        heft_error err;
+        uint8_t bytes[SIZE];
+        memset(bytes, 2, SIZE);
+        heft_save_item items[] = {{.name = "a", .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8},
+                                  {.name = "b", .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8}};
+        empty(folder);
+        assert_int_equal(save_marked(folder, 3, 1, false, NULL), HEFT_OK);
+        test_allocator_init(&t, k);
+        heft_save_options options = overwriting();
+        heft_set_options set = {.struct_size = sizeof set, .ceiling_nbytes = SIZE};
+        options.allocator = &t.alloc;
+        options.no_sync = true;
+        heft_status status = heft_save_set(folder, items, 2, &options, &set, NULL, &err);
+        assert_int_equal(t.live_blocks, 0);
+        assert_int_equal(mark_of(folder, &n, &err), status == HEFT_OK ? 2 : 1);
+        entries(folder, &temps);
+        assert_int_equal(temps, 0);
+        if (status == HEFT_OK && t.calls < k) break;
+        assert_true(status == HEFT_OUT_OF_MEMORY || status == HEFT_OK); /* cleaning up may fail in silence */
+    }
+    free(folder);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    trap_end();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(failing_at_every_call, teardown),
+        cmocka_unit_test_teardown(killed_at_every_call, teardown),
+        cmocka_unit_test_teardown(published_folders_are_whole, teardown),
+        cmocka_unit_test(markers_of_others),
+        cmocka_unit_test(a_living_writer_is_left_alone),
+        cmocka_unit_test(only_litter_is_removed),
+        cmocka_unit_test(every_allocation_can_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
