@@ -190,7 +190,8 @@ heft_status heft__set_staging_open(heft__set_staging *staging, const char *path,
     bool full;
     status = heft__target_folder_full(&staging->parent, staging->name, &full, err);
     if (status == HEFT_OK && full) {
-        status = heft__fail(err, HEFT_EXISTS, HEFT_FAULT_FILE_EXISTS, "a folder that is to appear complete must be absent or empty");
+        status = heft__fail(err, HEFT_EXISTS, HEFT_FAULT_FILE_EXISTS,
+                            "a folder that is to appear complete must be absent or empty");
         heft__error_file(err, path);
     }
     heft__target_temp_name(staging->temp, staging->name);

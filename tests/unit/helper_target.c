@@ -84,7 +84,7 @@ static int trap_chown(int fd, uint32_t uid, uint32_t gid) {
     return TRAPPED(.name = "chown", .fd = fd) ? -1 : trap_real->chown(fd, uid, gid);
 }
 static int trap_fsync(int fd) {
-    return TRAPPED(.name = "fsync", .fd = fd) ? -1 : trap_real->fsync(fd);
+    return TRAPPED(.name = "fsync", .fd = fd) ? -1 : 0; /* nobody pulls a plug here, and it would take most of the time */
 }
 static int trap_rename(int from_at, const char *from, int to_at, const char *to) {
     return TRAPPED(.name = "rename", .fd = from_at, .from = from, .to = to) ? -1 : trap_real->rename(from_at, from, to_at, to);
