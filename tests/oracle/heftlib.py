@@ -587,6 +587,9 @@ def save_set(folder, tensors, metadata=None, set_fields=None, **fields):
     return stats
 
 
+lib.heft_layout_index.restype = ctypes.POINTER(ctypes.c_char)  # has a length, not a NUL
+
+
 class Layout:
     """heft_layout_make: files as (name, first item, items, file bytes), tensors as (file, offset, bytes), the index text."""
 
@@ -606,7 +609,7 @@ class Layout:
             tensor = structs["heft_layout_tensor"]()
             call("heft_layout_get_tensor", handle, i, ctypes.byref(tensor))
             self.tensors.append((tensor.file, tensor.offset, tensor.nbytes))
-        text = ctypes.cast(lib.heft_layout_index(handle, ctypes.byref(length)), ctypes.POINTER(ctypes.c_char))
+        text = lib.heft_layout_index(handle, ctypes.byref(length))
         self.index = ctypes.string_at(text, length.value)
         lib.heft_layout_free(handle)
 
