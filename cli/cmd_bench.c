@@ -330,7 +330,10 @@ static void bench_screen(bench_state *s) {
     cli_table_print(&table);
     cli_text_str(&line, "bound: a bare program that reads the same files with ");
     cli_text_plural(&line, s->args->jobs ? s->args->jobs : 2, "thread");
-    cli_text_str(&line, " and parses nothing; OF BOUND is the time of the best such row over that of this one");
+    cli_text_str(&line, " and parses nothing");
+    cli_print(&line);
+    cli_text_str(&line, "OF BOUND: the time of the best bound over that of the row; 1.00 is as fast. A mapping alone "
+                        "reads nothing");
     cli_print(&line);
     const char *note;
     for (size_t i = 0; (note = bench_note(s, i, &name)) != NULL; i++) {

@@ -71,14 +71,21 @@ static void files_fallback(const heft_load_shard *shard, cli_text *line) {
                         heft__errno_name(shard->fallback_errno));
 }
 
-static void files_why(const heft_load_shard *shard, cli_text *line) {
-    if (shard->path_planned == HEFT_PATH_NONE) cli_text_str(line, "not read");
-    else cli_text_str(line, heft_path_name(shard->path_planned));
-    cli_text_format(line, ", because %s", shard->why);
+/* What a path is stands at its first mention. */
+static void files_why(const heft_load_shard *shard, bool seen[HEFT_PATH_COUNT], cli_text *line) {
+    static const char *const what[HEFT_PATH_COUNT] = {[HEFT_PATH_MAP] = " (a mapping, without a copy)",
+                                                      [HEFT_PATH_BUFFERED] = " (through the page cache)",
+                                                      [HEFT_PATH_DIRECT] = " (past the page cache)"};
+    heft_path path = shard->path_planned < HEFT_PATH_COUNT ? shard->path_planned : HEFT_PATH_NONE;
+    cli_text_str(line, path == HEFT_PATH_NONE ? "not read" : heft_path_name(path));
+    if (!seen[path] && what[path]) cli_text_str(line, what[path]);
+    seen[path] = true;
+    cli_text_format(line, ", because %s", shard->reason == HEFT_REASON_FORCED ? "--io demands it" : shard->why);
 }
 
 void cli_load_files_sentences(const cli_load_files *files) {
     cli_text line = {0}, name = {0};
+    bool seen[HEFT_PATH_COUNT] = {false};
     for (size_t i = 0; i < files->ngroups; i++) {
         const cli_load_group *group = &files->groups[i];
         const char *base = cli_base_name(group->shard.path);
@@ -92,7 +99,7 @@ void cli_load_files_sentences(const cli_load_files *files) {
         }
         cli_text_styled(&line, CLI_BOLD, name.data, name.len);
         cli_text_str(&line, ": ");
-        files_why(&group->shard, &line);
+        files_why(&group->shard, seen, &line);
         files_fallback(&group->shard, &line);
         cli_print(&line);
     }

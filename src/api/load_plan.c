@@ -25,6 +25,13 @@ static heft_status load_fail_range(heft_error *err, const char *what, uint64_t i
                       (unsigned long long)index, (unsigned long long)count);
 }
 
+/* Of the kept bytes: the system was asked about small gaps between them too. */
+static uint64_t load_resident(const heft__residency *residency, uint64_t kept) {
+    if (!residency->known) return HEFT_NONE;
+    if (residency->resident_nbytes >= residency->asked_nbytes) return kept;
+    return (uint64_t)((double)kept * ((double)residency->resident_nbytes / (double)residency->asked_nbytes));
+}
+
 heft_status heft_load_plan_shard(const heft_load_plan *plan, uint32_t index, heft_load_shard *out, heft_error *err) {
     memset(out, 0, sizeof *out);
     if (index >= plan->archive->nfiles) return load_fail_range(err, "file", index, plan->archive->nfiles);
@@ -43,7 +50,7 @@ heft_status heft_load_plan_shard(const heft_load_plan *plan, uint32_t index, hef
                              .spanned_nbytes = s->spanned,
                              .ntensors = s->nitems,
                              .nruns = s->nruns,
-                             .resident_nbytes = residency->known ? residency->resident_nbytes : HEFT_NONE,
+                             .resident_nbytes = load_resident(residency, s->kept),
                              .direct_align = s->direct_align,
                              .dirty = residency->dirty,
                              .path_planned = s->path,

@@ -297,31 +297,46 @@ static unsigned choose_percent(const heft__residency *residency) {
     return asked ? (unsigned)(resident * 100 / asked) : 0;
 }
 
+/* "1.9 GiB": rounded down to a tenth. */
+static void choose_size(uint64_t nbytes, char out[24]) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned i = 0;
+    if (nbytes < 1024) {
+        snprintf(out, 24, "%llu bytes", (unsigned long long)nbytes);
+        return;
+    }
+    for (; nbytes >= (UINT64_C(1) << 20); nbytes >>= 10) i++;
+    snprintf(out, 24, "%llu.%llu %s", (unsigned long long)(nbytes >> 10),
+             (unsigned long long)((nbytes & 1023) * 10 >> 10), units[i]);
+}
+
 void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t size) {
     const heft__plan_source *source = &plan->sources[number];
     const heft__source_facts *facts = &source->facts;
-    const char *path = heft_path_name(source->path);
     unsigned percent = choose_percent(&facts->residency);
+    char wanted[24];
+    choose_size(source->kept, wanted);
     static const char *const texts[HEFT_REASON_COUNT] = {
         [HEFT_REASON_NOTHING] = "nothing of this file is wanted",
         [HEFT_REASON_SOURCE] = "no file stands behind it: its own read function is called",
         [HEFT_REASON_DIRTY] = "some of its pages wait to be written to disk: direct reads would wait for that",
         [HEFT_REASON_SHARED] = "other processes will read it too, so it should stay in the page cache",
-        [HEFT_REASON_SMALL] = "less than 16 MiB of it are wanted",
         [HEFT_REASON_NO_DIRECT] = "it is not in the page cache, but direct reads are forbidden",
         [HEFT_REASON_BUDGET] = "rounding its pieces to the alignment of direct reads would read or hold too much",
     };
     if (texts[source->reason])
         snprintf(out, size, "%s", texts[source->reason]);
     else if (source->reason == HEFT_REASON_FORCED)
-        snprintf(out, size, "path %s is demanded", path);
+        snprintf(out, size, "the caller demands it");
     else if (source->reason == HEFT_REASON_MEMORY_FS)
         snprintf(out, size, "%s keeps its files in memory", facts->fs_name);
     else if (source->reason == HEFT_REASON_NETWORK)
         snprintf(out, size, "%s %s: many large reads at once", facts->fs_name,
                  facts->fs_class == HEFT__FS_NETWORK ? "is reached over a network" : "is served by a program");
     else if (source->reason == HEFT_REASON_HOT)
-        snprintf(out, size, "%u %% of the wanted bytes are in the page cache", percent);
+        snprintf(out, size, "%u %% of the %s wanted are in the page cache already", percent, wanted);
+    else if (source->reason == HEFT_REASON_SMALL)
+        snprintf(out, size, "only %s of it are wanted, and direct reads pay from 16 MiB on", wanted);
     else if (source->reason == HEFT_REASON_NO_DIO)
         snprintf(out, size, "%s takes no direct reads of it, or only such with an alignment above 64 KiB",
                  facts->fs_name);
@@ -329,7 +344,7 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
         snprintf(out, size, "it is wanted in %llu pieces; direct reads are for up to %llu",
                  (unsigned long long)source->pieces, (unsigned long long)plan->cap);
     else if (facts->residency.known)
-        snprintf(out, size, "%u %% of the wanted bytes are in the page cache, and the disk is local", percent);
+        snprintf(out, size, "only %u %% of the %s wanted are in the page cache, and the disk is local", percent, wanted);
     else
-        snprintf(out, size, "whether it is in the page cache is not known, and the disk is local");
+        snprintf(out, size, "whether the %s wanted are in the page cache is not known, and the disk is local", wanted);
 }
