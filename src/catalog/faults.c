@@ -15,7 +15,7 @@
  *
  *   kind              entry, other, offset, value
  *   NUL_PADDING       offset: the first NUL; value: how many
- *   UNKNOWN_DTYPE     offset: the opening quote of the spelling
+ *   UNKNOWN_DTYPE     offset: the opening quote of the spelling; of npy arrays, which are warnings, none
  *   DUPLICATE_NAME    offset: the later key; value: the key before it
  *   ARRAY_ENTRY       offset: its bracket
  *   OBJECT_DTYPE      offset: its brace
@@ -135,6 +135,11 @@ static bool fault_header(const fault_writer *w) {
                   (fault_number)f->value, fault_s(f->value), (fault_number)f->offset);
         return true;
     case HEFT_FAULT_UNKNOWN_DTYPE:
+        if (w->entry && w->listing && strcmp(w->listing->format, "safetensors") != 0) {
+            fault_say(w, "tensor \"%s\": a dtype of NumPy that heft lacks, listed as %llu bytes", w->name,
+                      (fault_number)(w->entry->end - w->entry->begin));
+            return true;
+        }
         fault_spelling(w, spelling, sizeof spelling);
         fault_say(w,
                   "tensor \"%s\": unknown dtype \"%s\" at offset %llu; known are BOOL, F4, F6_E2M3, F6_E3M2, U8, I8, "

@@ -44,6 +44,9 @@ heft_status heft__scan_end(heft_status status, heft_error *local, const heft__sc
 heft_status heft__scan_extra(heft__listing *listing, const heft__scan_options *options, uint64_t offset, uint64_t nbytes,
                              heft_error *err);
 
+/* A warning about the last entry if it is listed as bytes, because heft lacks its dtype. */
+heft_status heft__scan_opaque(heft__listing *listing, heft_error *err);
+
 /* Puts the file's name into an error and before its message. */
 void heft__name_file(heft_error *err, const heft_source *source);
 

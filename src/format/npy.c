@@ -396,6 +396,8 @@ static heft_status npy_run(const uint8_t *head, size_t nhead, const heft__scan_o
     entry->end = npy.nbytes;
     entry->flags = npy.flags;
     if (!heft__listing_index(l, &twice)) return heft__fail_memory(err, HEFT_NONE);
+    status = heft__scan_opaque(l, err);
+    if (status) return status;
     return extra ? heft__scan_extra(l, options, n + npy.nbytes, extra, err) : HEFT_OK;
 }
 

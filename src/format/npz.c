@@ -120,6 +120,8 @@ static heft_status npz_add(npz_scan *s, heft__zip_member *member) {
         return status;
     }
     entry->end = entry->begin + npy.nbytes;
+    status = heft__scan_opaque(s->listing, s->err);
+    if (status) return status;
     if (!extra) return HEFT_OK;
     uint64_t at = member->method == HEFT__ZIP_STORED ? entry->end : member->data;
     return heft__scan_extra(s->listing, s->options, at, extra, s->err);

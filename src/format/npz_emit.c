@@ -27,7 +27,8 @@ static heft_status npz_emit_fail(const heft__emit_entry *entry, heft_status stat
 static heft_status npz_emit_member(const heft__emit *emit, const heft__emit_entry *entry, npz_emit_name *name,
                                    uint64_t header_nbytes, heft__zip_member *out, heft_error *err) {
     uint64_t len = (uint64_t)entry->name_len + 4;
-    if (len > UINT16_MAX) return npz_emit_fail(entry, HEFT_LIMIT, "its name is longer than a zip archive can hold", err);
+    if (len > UINT16_MAX)
+        return npz_emit_fail(entry, HEFT_LIMIT, "its name is longer than a zip archive can hold", err);
     if (len > name->capacity) {
         heft__free(&emit->alloc, name->text, name->capacity);
         name->capacity = 0;
@@ -104,8 +105,8 @@ static heft_status npz_emit_layout(heft__emit *emit, heft_error *err) {
     npz_emit_name name = {NULL, 0};
     heft_status status = HEFT_OK;
     if (align > NPZ_ALIGN_MOST)
-        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "members of an npz can be aligned to at most %d bytes",
-                          NPZ_ALIGN_MOST);
+        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
+                          "members of an npz can be aligned to at most %d bytes", NPZ_ALIGN_MOST);
     if (emit->nmetadata)
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "npz files hold no metadata; leave it out");
     if (emit->nentries > HEFT__ZIP_MEMBERS_MAX)

@@ -63,6 +63,18 @@ heft_status heft__scan_extra(heft__listing *listing, const heft__scan_options *o
     return HEFT_OK;
 }
 
+heft_status heft__scan_opaque(heft__listing *listing, heft_error *err) {
+    heft__fault fault = {.kind = HEFT_FAULT_UNKNOWN_DTYPE,
+                         .severity = (uint8_t)HEFT_SEVERITY_WARNING,
+                         .status = (uint8_t)-HEFT_UNSUPPORTED,
+                         .entry = (uint32_t)listing->nentries - 1,
+                         .other = UINT32_MAX,
+                         .offset = HEFT_NONE};
+    if (listing->entries[listing->nentries - 1].dtype != HEFT_DTYPE_NONE) return HEFT_OK;
+    if (!heft__faults_add(&listing->faults, &listing->alloc, fault)) return heft__fail_memory(err, sizeof fault);
+    return HEFT_OK;
+}
+
 void heft__name_file(heft_error *err, const heft_source *source) {
     char label[200], text[sizeof err->message + sizeof label + 2];
     const char *path = heft_source_label(source);

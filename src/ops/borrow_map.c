@@ -60,12 +60,12 @@ static heft_status borrow_check(const heft_view *view, uint64_t align, bool big_
     const heft__entry *entry = heft__archive_entry(view->archive, view->id, &file);
     if (entry->flags & HEFT__ENTRY_PACKED)
         return borrow_refuse(err, view, HEFT_FAULT_CALL, "it is compressed in its file");
-    if (!(heft_source_capabilities(source) & HEFT_SOURCE_MAP))
-        return borrow_refuse(err, view, HEFT_FAULT_CALL, "its source cannot be mapped");
     if (big_endian != ((entry->flags & HEFT__ENTRY_BIG) != 0) && info->component_bits > 8)
         return borrow_refuse(err, view, HEFT_FAULT_CALL,
                              big_endian ? "its bytes are little-endian and this host is not"
                                         : "its bytes are big-endian and this host is not");
+    if (!(heft_source_capabilities(source) & HEFT_SOURCE_MAP))
+        return borrow_refuse(err, view, HEFT_FAULT_CALL, "its source cannot be mapped");
     if (bits < 8 && heft_run_iter_init(&runs, view, NULL) != HEFT_OK)
         return borrow_refuse(err, view, HEFT_FAULT_SUB_BYTE, "runs of the view start or end inside a byte");
     heft__view_span(view, &first, &end);

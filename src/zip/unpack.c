@@ -144,7 +144,8 @@ static heft_status unpack_verify(heft_source *source, heft_error *err) {
 
 static void unpack_free(unpack_state *s) {
     heft_allocator alloc = s->alloc;
-    for (uint64_t i = 0; s->slots && i < s->n; i++) heft__free(&alloc, s->slots[i].data, s->packed[i].decoded_nbytes);
+    for (uint64_t i = 0; s->slots && s->packed && i < s->n; i++)
+        heft__free(&alloc, s->slots[i].data, s->packed[i].decoded_nbytes);
     heft__free(&alloc, s->slots, s->n * sizeof *s->slots);
     heft__free(&alloc, s->packed, s->n * sizeof *s->packed);
     heft__monitor_free(s->monitor);
@@ -174,7 +175,6 @@ heft_status heft__unpack_source(heft_source *file, const heft__packed *packed, u
     uint32_t capabilities = file->capabilities & ~(HEFT_SOURCE_MAP | HEFT_SOURCE_FD);
     if (s->packed && s->slots && s->monitor) *out = heft__source_new(&unpack_ops, size, capabilities, file->label);
     if (!*out) {
-        if (!s->packed) s->n = 0;
         unpack_free(s);
         return heft__fail_memory(err, n * sizeof *packed);
     }

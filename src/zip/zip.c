@@ -285,8 +285,8 @@ static heft_status zip_read_directory(heft__zip *zip, const zip_end *end, heft_e
     zip->directory_offset = end->directory_offset;
     zip->directory = heft__alloc(&zip->alloc, nbytes);
     zip->block = heft__alloc(&zip->alloc, HEFT__ZIP_BLOCK);
+    zip->block_capacity = zip->block ? HEFT__ZIP_BLOCK : 0;
     if (!zip->directory || !zip->block) return heft__fail_memory(err, nbytes);
-    zip->block_capacity = HEFT__ZIP_BLOCK;
     memset(zip->directory + end->directory_nbytes, 0, HEFT__ZIP_SLACK);
     heft_status status =
         heft_source_read(zip->source, end->directory_offset, end->directory_nbytes, zip->directory, err);

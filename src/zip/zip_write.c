@@ -1,4 +1,5 @@
-/* zip: the bytes of an archive of stored members, around their data. The same members give the same bytes: no clock is asked. */
+/* zip: the bytes of an archive of stored members, around their data. The same members give the same bytes: no clock is
+ * asked. */
 #include "zip/zip.h"
 
 #include "digest/digest.h"
@@ -84,8 +85,8 @@ uint8_t *heft__zip_put_entry(const heft__zip_member *m, uint8_t *at) {
     uint32_t extra = zip_extra_nbytes(m);
     at = zip_put(zip_put(at, 0x02014B50, 4), 3u << 8 | zip_version(m), 2); /* made on Unix, for what follows */
     at = zip_put_common(at, m, extra ? 4 + extra : 0);
-    at = zip_put(at, 0, 2 + 2 + 2);                                       /* comment, disk, kind of data */
-    at = zip_put(at, UINT64_C(0100644) << 16, 4);                         /* a file that its owner may write */
+    at = zip_put(at, 0, 2 + 2 + 2);               /* comment, disk, kind of data */
+    at = zip_put(at, UINT64_C(0100644) << 16, 4); /* a file that its owner may write */
     at = zip_put(at, zip_low(m->local), 4);
     memcpy(at, m->name, m->name_len);
     at += m->name_len;
