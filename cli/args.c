@@ -65,11 +65,16 @@ const cli_option cli_option_table[] = {
     {"repeat", 0, ARG_NUMBER, ARGS_AT(repeat), CLI_LOAD, "N", NULL, "load so many times"},
     {"samples", 0, ARG_NUMBER, ARGS_AT(samples), CLI_BENCH, "N", NULL, "rounds, of which the median counts (3)"},
     {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_PLAN, NULL, NULL, "list the runs: what is read in one piece"},
+    {"tolerance", 0, ARG_DECIMAL, ARGS_AT(tolerance), CLI_DIFF, "X", NULL, "values that differ by no more are close (0)"},
+    {"relative", 0, ARG_DECIMAL, ARGS_AT(relative), CLI_DIFF, "X", NULL, "the same as a part of the first value; both are added"},
+    {"headers", 0, ARG_FLAG, ARGS_AT(headers_only), CLI_DIFF, NULL, NULL, "names, dtypes, shapes and metadata only"},
+    {"all", 0, ARG_FLAG, ARGS_AT(all), CLI_DIFF, NULL, NULL, "list every difference on a terminal too"},
     {"json", 0, ARG_FLAG, ARGS_AT(json), CLI_ALL, NULL, NULL, "JSON, see docs/json.md"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LS | CLI_INFO | CLI_PLAN, NULL, NULL, "no warnings"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LOAD | CLI_WARM | CLI_BENCH, NULL, NULL, "no warnings, no progress bar"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_SHOW, NULL, NULL, "no warnings, and the values without their title"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_CHECK, NULL, NULL, "the verdicts only"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_DIFF, NULL, NULL, "the verdict only"},
     {"strict", 0, ARG_FLAG, ARGS_AT(strict), CLI_ALL, NULL, NULL, "warnings are errors"},
     {"lenient", 0, ARG_OPTIONAL, ARGS_AT(lenient), CLI_ALL, "WORD,...", NULL,
      "admit deviations from the format with a warning: all,\nor of duplicate-name, array-entry, object-dtype,\n"
@@ -85,7 +90,7 @@ const cli_option cli_option_table[] = {
      "list tensors of unknown dtype as opaque bytes"},
     {"stdin-limit", 0, ARG_SIZE, ARGS_AT(stdin_limit), CLI_ALL, "SIZE", NULL,
      "most that PATH - reads of a pipe (a quarter of the\nfree memory)"},
-    {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_READERS, "N", NULL, "threads (up to 4)"},
+    {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_READERS | CLI_DIFF, "N", NULL, "threads (up to 4)"},
     {"help", 'h', ARG_FLAG, ARGS_AT(help), CLI_ALL, NULL, NULL, "this text"},
     {NULL, 0, ARG_FLAG, 0, 0, NULL, NULL, NULL},
 };
@@ -147,22 +152,32 @@ static uint32_t args_choice(const char *choices, const char *word) {
     }
 }
 
-/* "1", "1.25", ".5": by whole numbers, so that no locale has a say. */
+/* "1", "1.25", ".5", "1e-5": by whole numbers, so that no locale has a say. */
 static bool args_decimal(const char *text, double *out) {
-    uint64_t value = 0, scale = 1;
-    bool point = false, digits = false;
-    for (; *text; text++) {
+    uint64_t value = 0, power = 0;
+    int digits = 0, behind = 0;
+    bool point = false, negative = false;
+    for (; *text && *text != 'e' && *text != 'E'; text++) {
         if (*text == '.' && !point) {
             point = true;
             continue;
         }
-        if (*text < '0' || *text > '9' || value > UINT64_MAX / 100 || scale > UINT64_MAX / 100) return false;
+        if (*text < '0' || *text > '9' || value > UINT64_MAX / 100) return false;
         value = value * 10 + (uint64_t)(*text - '0');
-        if (point) scale *= 10;
-        digits = true;
+        behind += point;
+        digits++;
     }
-    *out = (double)value / (double)scale;
-    return digits;
+    if (*text) {
+        const char *end;
+        negative = text[1] == '-';
+        text += 1 + (text[1] == '-' || text[1] == '+');
+        if (!args_number(text, &end, &power) || *end || power > 300) return false;
+    }
+    int exponent = (negative ? -(int)power : (int)power) - behind;
+    double scale = 1;
+    for (int i = exponent < 0 ? -exponent : exponent; i > 0; i--) scale *= 10; /* exact up to 10^22 */
+    *out = exponent < 0 ? (double)value / scale : (double)value * scale;
+    return digits > 0;
 }
 
 static void args_append(cli_words *words, const char *value) {

@@ -12,9 +12,10 @@
 #define CLI_LOAD UINT32_C(32)
 #define CLI_WARM UINT32_C(64)
 #define CLI_BENCH UINT32_C(128)
+#define CLI_DIFF UINT32_C(256)
 #define CLI_READERS (CLI_LS | CLI_INFO | CLI_SHOW | CLI_CHECK)
 #define CLI_LOADERS (CLI_PLAN | CLI_LOAD | CLI_WARM)
-#define CLI_ALL (CLI_READERS | CLI_LOADERS | CLI_BENCH)
+#define CLI_ALL (CLI_READERS | CLI_LOADERS | CLI_BENCH | CLI_DIFF)
 
 typedef enum cli_option_kind {
     ARG_FLAG,     /* bool */

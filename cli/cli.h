@@ -146,6 +146,9 @@ typedef struct cli_args {
     uint64_t align, limit, reserve, repeat, samples;
     double multiplier;
     bool touch;
+    /* diff */
+    bool headers_only, all;
+    double tolerance, relative;
     /* the rest */
     const char **operands;
     size_t noperands;
@@ -183,6 +186,7 @@ int cli_plan(const cli_args *args);
 int cli_load(const cli_args *args);
 int cli_warm(const cli_args *args);
 int cli_bench(const cli_args *args);
+int cli_diff(const cli_args *args);
 
 /* ---- inputs (inputs.c) ------------------------------------------------------------------------------------------- */
 

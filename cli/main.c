@@ -29,6 +29,11 @@ const cli_command cli_commands[] = {
      "  heft check model.safetensors\n"
      "  heft check -q models/*\n"
      "  heft check --json model-directory"},
+    {"diff", CLI_DIFF, cli_diff, "heft diff [OPTIONS] A B",
+     "tell how two models differ: names, dtypes, shapes, metadata, values",
+     "  heft diff before.safetensors after.safetensors\n"
+     "  heft diff --relative 0.01 model-f32 model-bf16\n"
+     "  heft diff --headers --json a b"},
     {"plan", CLI_PLAN, cli_plan, "heft plan [OPTIONS] PATH",
      "tell how a model would be loaded: which tensors, by which path and why, in how much memory",
      "  heft plan model-directory\n"

@@ -20,7 +20,7 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'ls info show check plan load warm bench --help --version' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'ls info show check plan load warm bench diff --help --version' -- "$cur")
         return
     fi
     case $prev in
@@ -35,7 +35,7 @@ _heft() {
     --engine) word='auto pool uring' ;;
     --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i | --include | --exclude | --defer | \
         --ep-rank | --ep-world | --experts | --replicated | --tp-rank | --tp-world | --tp-rule | --workers | --align | \
-        --limit | --reserve | --multiplier | --repeat | --samples) return ;;
+        --limit | --reserve | --multiplier | --repeat | --samples | --tolerance | --relative) return ;;
     --output | -o | --kinds)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return

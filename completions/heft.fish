@@ -22,6 +22,7 @@ complete -c heft -n __fish_use_subcommand -f -a plan -d 'tell how a model would 
 complete -c heft -n __fish_use_subcommand -f -a load -d 'load a model and tell what that took'
 complete -c heft -n __fish_use_subcommand -f -a warm -d 'bring a model into the page cache'
 complete -c heft -n __fish_use_subcommand -f -a bench -d 'measure each way to load a model'
+complete -c heft -n __fish_use_subcommand -f -a diff -d 'tell how two models differ'
 complete -c heft -n __fish_use_subcommand -f -l version -d 'version and features'
 
 complete -c heft -l json -d 'print JSON'
@@ -89,3 +90,9 @@ complete -c heft -n $load -l multiplier -x -d 'memory of a server by kept bytes'
 complete -c heft -n '__fish_seen_subcommand_from load' -l touch -d 'read every byte once'
 complete -c heft -n '__fish_seen_subcommand_from load' -l repeat -x -d times
 complete -c heft -n '__fish_seen_subcommand_from bench' -l samples -x -d rounds
+
+set -l diff '__fish_seen_subcommand_from diff'
+complete -c heft -n $diff -l tolerance -x -d 'close by so much'
+complete -c heft -n $diff -l relative -x -d 'or by this part'
+complete -c heft -n $diff -l headers -d 'no values'
+complete -c heft -n $diff -l all -d 'every difference'

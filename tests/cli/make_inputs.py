@@ -73,6 +73,10 @@ TINY = {"encoder.weight": ("F32", [2, 3], ramp(6)), "encoder.bias": ("F32", [3],
 def good(m):
     m.put("tiny.safetensors", tensors(TINY, {"format": "pt", "config": '{"hidden": 3, "layers": [1, 2], "name": "a b"}'}))
     m.put("plain.safetensors", tensors(TINY))
+    m.put("changed.safetensors", tensors({
+        "encoder.weight": ("F32", [2, 3], floats([0, 0.5, 1, 1.5000001, 2, 3])), "encoder.bias": ("F16", [3], b"\x00\x34\x00\xbe\x00\x42"),
+        "ids": ("I64", [2, 2], struct.pack("<4q", 0, 1, -2, 9007199254740993)),
+        "new": ("F32", [1], struct.pack("<f", float("nan")))}, {"format": "np"}))
     m.put("empty_metadata.safetensors", tensors(TINY, {}))
     m.put("none.safetensors", header({}))
     m.put("zero.safetensors", tensors({"z": ("F32", [0, 3], b""), "scalar": ("F64", [], struct.pack("<d", 0.1)),
