@@ -178,7 +178,9 @@ static heft_status sweep_plan(const heft__sweep *sweep, const heft_view *view, u
 
 static heft_status sweep_read(const heft__sweep *sweep, const heft_view *view, uint8_t *dst, heft_read_stats *read,
                               heft_error *err) {
-    bool plain = heft_view_is_contiguous(view) && heft_dtype_bits(view->dtype) >= 8 &&
+    uint32_t file;
+    bool plain = (heft__archive_entry(view->archive, view->id, &file)->flags & HEFT__ENTRY_ODD) == 0 &&
+                 heft_view_is_contiguous(view) && heft_dtype_bits(view->dtype) >= 8 &&
                  (!HEFT__HOST_IS_BIG_ENDIAN || heft__dtypes[view->dtype].component_bits == 8);
     return plain ? sweep_range(view, dst, read, err) : sweep_plan(sweep, view, dst, read, err);
 }
