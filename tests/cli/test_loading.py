@@ -166,7 +166,7 @@ class Options(Base):
         f = "served.safetensors"
         both = ("plan", "load")
         self.refused("--multiplier", "0.5", f, code=2, says="multiplier", commands=both)
-        for text in ("0", "x", "1,5", "-1", "1e3", "nan", "", "."):
+        for text in ("0", "x", "1,5", "-1", "1x3", "nan", "", "."):
             self.refused("--multiplier", text, f, code=2, says="--multiplier takes a number such as 1.25", commands=both)
         self.refused("--align", "3", f, code=2, says="align", commands=both)
         self.refused("--align", "8192", f, code=2, says="align", commands=both)
