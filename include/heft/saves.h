@@ -63,6 +63,7 @@ typedef struct heft_save_options {
     uint32_t workers;              /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
     uint64_t align;                /* 0: as the reference; else tensors start at multiples of this, 16 to 65,536 */
     uint64_t data_start_align;     /* of the data area; 0: 8, under `align` 4,096 or `align` if that is larger */
+    uint64_t reserve_header_nbytes; /* the header is padded to at least so many bytes, for later edits in place */
     uint64_t max_header_nbytes;    /* 0: 100,000,000; the reference cannot read a file with more */
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as in heft_read_options */
     void *progress_ctx;
@@ -78,6 +79,7 @@ typedef struct heft_save_stats {
     uint64_t shared_nbytes; /* of the file: blocks that it shares with the file they come from */
     uint64_t kernel_nbytes; /* copied inside the kernel */
     uint64_t ntensors, nfillers;
+    uint64_t nunaligned;    /* tensors that do not lie at a multiple of their element size */
     uint32_t nfiles;
     uint32_t workers;
 } heft_save_stats;
@@ -207,6 +209,55 @@ HEFT_API const char *heft_layout_index(const heft_layout *layout, uint64_t *nbyt
 /* Frees a layout; NULL does nothing.
  * Thread rule: when no other thread uses it. */
 HEFT_API void heft_layout_free(heft_layout *layout);
+
+/* ---- one tensor after another ------------------------------------------------------------------------------------ */
+
+/* A save whose tensors are not all there at once. One thread at a time, but for heft_writer_write. */
+typedef struct heft_writer heft_writer;
+
+/* What is known when. */
+typedef uint32_t heft_writer_mode;
+/* Nothing is declared. Memory is copied when it is added and held until its file is full; views and tensors of archives are
+ * read then. The bytes are those of heft_save and heft_save_set. Memory: one file, and the tensor in flight. */
+#define HEFT_WRITER_COLLECT UINT32_C(0)
+/* Names, dtypes and shapes of all are given first (`data` is not looked at); then bytes go straight to their places, in any
+ * order. The same bytes again. Memory: what is in flight. */
+#define HEFT_WRITER_DECLARED UINT32_C(1)
+/* Nothing is declared and nothing is held: tensors are written as they are added, and lie in that order. Only those are
+ * aligned that happen to be (`nunaligned`). The header goes into a place kept free before them (reserve_header_nbytes; 0:
+ * 64 KiB); if it does not fit, the file is moved once. */
+#define HEFT_WRITER_STREAM UINT32_C(2)
+
+/* Begins a save to the file `path`, or, with `set_options`, to a set in the folder `path`. `items` and `nitems` are of
+ * HEFT_WRITER_DECLARED and 0 else. Options are copied; metadata and strings must stay until the end. `align` and `verify` of
+ * the options need HEFT_WRITER_COLLECT, `align` is also fine with HEFT_WRITER_DECLARED.
+ * Errors: as heft_save and heft_save_set before a byte is written; INVALID_ARGUMENT (no such mode, options that it cannot do).
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_writer_open(const char *path, heft_writer_mode mode, const heft_save_item *items, uint64_t nitems,
+                                      const heft_save_options *options, const heft_set_options *set_options,
+                                      heft_writer **out, heft_error *err);
+
+/* Adds a tensor (HEFT_WRITER_COLLECT, _STREAM). Memory may go after the call; views and archives must stay until the end. When
+ * a full file cannot be written, the tensors in it are kept and this one has not been added: the call may be repeated.
+ * Errors: as heft_save; INVALID_ARGUMENT (a name twice, declared mode, after the end).
+ * Thread rule: one thread per writer. */
+HEFT_API heft_status heft_writer_add(heft_writer *writer, const heft_save_item *item, heft_error *err);
+
+/* Writes bytes [offset, offset + nbytes) of declared item `item`, as they are in the file (packed, little-endian).
+ * Errors: INVALID_ARGUMENT (outside of the tensor, or bytes that have been given already: nothing is written), IO.
+ * Thread rule: any number of threads at once. */
+HEFT_API heft_status heft_writer_write(heft_writer *writer, uint64_t item, uint64_t offset, const void *data,
+                                       uint64_t nbytes, heft_error *err);
+
+/* Ends the save: all of it takes its name now. *stats as in heft_save. After a failure the writer can only be freed, but
+ * where declared bytes are missing: they may be written, and the call repeated.
+ * Errors: as heft_save; INVALID_ARGUMENT (bytes of declared tensors are missing: the message lists them; a second call).
+ * Thread rule: one thread per writer. */
+HEFT_API heft_status heft_writer_finish(heft_writer *writer, heft_save_stats *stats, heft_error *err);
+
+/* Frees a writer; without heft_writer_finish nothing is left of it. NULL does nothing.
+ * Thread rule: one thread per writer. */
+HEFT_API void heft_writer_free(heft_writer *writer);
 
 #ifdef __cplusplus
 }

@@ -138,13 +138,13 @@ static heft_status target_create(heft__target *target, heft_error *err) {
     return code ? heft__target_fail_errno(err, code, target->path, "creating a temporary file for") : HEFT_OK;
 }
 
-static heft_status target_fail_space(const heft__target *target, uint64_t wanted, uint64_t found, heft_error *err) {
+heft_status heft__target_fail_space(heft_error *err, const char *path, uint64_t wanted, uint64_t found) {
     char name[300];
-    heft__escape(name, sizeof name, target->path, strlen(target->path));
+    heft__escape(name, sizeof name, path, strlen(path));
     heft__fail(err, HEFT_LIMIT, HEFT_FAULT_NO_SPACE,
                "%s: no space left on the device: %llu bytes are needed and %llu are free", name,
                (unsigned long long)wanted, (unsigned long long)found);
-    heft__error_file(err, target->path);
+    heft__error_file(err, path);
     heft__error_at(err, HEFT_NONE, wanted, found);
     return HEFT_LIMIT;
 }
@@ -153,7 +153,7 @@ static heft_status target_fail_space(const heft__target *target, uint64_t wanted
 static heft_status target_preflight(const heft__target *target, uint64_t nbytes, heft_error *err) {
     uint64_t free_nbytes = HEFT_NONE;
     if (nbytes == HEFT_NONE || target_sys()->space(target->folder.fd, &free_nbytes) != 0) return HEFT_OK;
-    return nbytes > free_nbytes ? target_fail_space(target, nbytes, free_nbytes, err) : HEFT_OK;
+    return nbytes > free_nbytes ? heft__target_fail_space(err, target->path, nbytes, free_nbytes) : HEFT_OK;
 }
 
 /* Takes the space before the first byte is written, so that a full disk is found out now. */
@@ -167,7 +167,7 @@ static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_er
     if (code == ENOSPC || code == EDQUOT || code == EFBIG || code == EIO) {
         uint64_t free_nbytes = HEFT_NONE;
         if (code == ENOSPC && target_sys()->space(target->folder.fd, &free_nbytes) == 0 && free_nbytes < nbytes)
-            return target_fail_space(target, nbytes, free_nbytes, err);
+            return heft__target_fail_space(err, target->path, nbytes, free_nbytes);
         return heft__target_fail_errno(err, code, target->path, "reserving space for");
     }
     return heft__target_resize(target, nbytes, err); /* this file system does not reserve */

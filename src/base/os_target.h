@@ -154,6 +154,8 @@ bool heft__target_temp_alive(const char *name);
 /* True if `name` is such a name. */
 bool heft__target_temp_is(const char *name);
 
+/* LIMIT, NO_SPACE: so many bytes are wanted and so many are free. */
+heft_status heft__target_fail_space(heft_error *err, const char *path, uint64_t wanted, uint64_t found);
 /* As heft__fail_errno, for what goes wrong on the way to a file written. */
 heft_status heft__target_fail_errno(heft_error *err, int code, const char *path, const char *what);
 

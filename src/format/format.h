@@ -83,6 +83,7 @@ typedef struct heft__emit {
     bool keep_order, no_fill;
     heft_foreign foreign;
     uint64_t align, data_start_align, max_header_nbytes; /* 0: the format's own */
+    uint64_t reserve_header_nbytes;
     heft__emit_entry *entries; /* by `layout` put into file order: no offset below the one before */
     uint64_t nentries, capacity;
     heft__emit_piece *pieces;  /* in file order */

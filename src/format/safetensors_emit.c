@@ -134,9 +134,10 @@ static heft_status emit_header_nbytes(const heft__emit *emit, uint64_t text_nbyt
     if (start < emit->align) start = emit->align;
     if (start < EMIT_PREFIX) start = EMIT_PREFIX;
     *n = text_nbytes + EMIT_PREFIX;
-    (void)heft__align_u64(*n, start, n);
+    if (*n < emit->reserve_header_nbytes) *n = emit->reserve_header_nbytes;
+    bool fits = heft__align_u64(*n, start, n);
     *n -= EMIT_PREFIX;
-    if (*n <= most) return HEFT_OK;
+    if (fits && *n <= most) return HEFT_OK;
     heft__fail(err, HEFT_LIMIT, HEFT_FAULT_HEADER_LIMIT,
                "the header would have %llu bytes and the limit is %llu; max_header_nbytes raises it%s", (unsigned long long)*n,
                (unsigned long long)most, most == EMIT_MAX_HEADER ? ", but the reference cannot read such a file" : "");

@@ -45,6 +45,7 @@ static void save_count(heft__save_job *job, const heft__save_run *run) {
         bool filler = emit->entries[i].item == UINT32_MAX;
         *(filler ? &out->nfillers : &out->ntensors) += 1;
         *(filler ? &out->filler_nbytes : &out->data_nbytes) += emit->entries[i].nbytes;
+        out->nunaligned += emit->entries[i].nbytes && emit->entries[i].offset % heft__dtypes[emit->entries[i].dtype].align;
     }
 }
 

@@ -49,6 +49,18 @@ static void part_of_item(heft__part *part, const heft_save_item *item) {
     }
 }
 
+void heft__part_make(heft__part *part, const heft_save_item *item, heft_dtype dtype, uint64_t offset, uint64_t nbytes,
+                     const heft_save_options *options) {
+    *part = (heft__part){.offset = offset,
+                         .nbytes = nbytes,
+                         .end = offset + nbytes,
+                         .from = (uint8_t)dtype,
+                         .to = (uint8_t)dtype,
+                         .cast_flags = (uint8_t)((options->saturate ? HEFT__CAST_SATURATE : 0) |
+                                                 (options->allow_inexact ? HEFT__CAST_INEXACT : 0))};
+    if (item) part_of_item(part, item);
+}
+
 static void part_of_piece(heft__part *part, const heft__emit_piece *piece) {
     *part = (heft__part){.offset = piece->offset,
                          .nbytes = piece->nbytes,
@@ -76,14 +88,9 @@ heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *i
         for (; first && piece < emit->npieces && emit->pieces[piece].offset < entry->offset; piece++)
             part_of_piece(&(*out)[n++], &emit->pieces[piece]);
         heft__part *part = &(*out)[n++];
-        part->offset = entry->offset;
-        part->nbytes = entry->nbytes;
+        heft__part_make(part, entry->item == UINT32_MAX ? NULL : &items[entry->item], entry->dtype, entry->offset,
+                        entry->nbytes, options);
         part->crc32 = crcs ? &crcs[i] : NULL;
-        part->end = entry->offset + entry->nbytes;
-        part->from = part->to = (uint8_t)entry->dtype;
-        part->cast_flags = (uint8_t)((options->saturate ? HEFT__CAST_SATURATE : 0) |
-                                     (options->allow_inexact ? HEFT__CAST_INEXACT : 0));
-        if (entry->item != UINT32_MAX) part_of_item(part, &items[entry->item]);
     }
     for (; first && piece < emit->npieces; piece++) part_of_piece(&(*out)[n++], &emit->pieces[piece]);
     *nparts = n;
@@ -117,6 +124,13 @@ static void part_gather(const uint8_t *data, uint32_t rank, const uint64_t *shap
         heft__copy_loops(dst + to, data + src, loops, inner, (size_t)unit, group);
         dst += step;
     }
+}
+
+void heft__item_pack(const heft_save_item *item, uint64_t nelems, uint64_t nbytes, uint8_t *dst) {
+    if (item->stride_nbytes)
+        part_gather(item->data, item->rank, (const uint64_t *)item->shape, item->stride_nbytes, &heft__dtypes[item->dtype], 0,
+                    nelems, false, dst);
+    else memcpy(dst, item->data, (size_t)nbytes);
 }
 
 /* Elements [at, end) of a part, packed, in host byte order or that of files. */

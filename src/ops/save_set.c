@@ -7,25 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct set_job {
-    heft_save_options options;
-    heft_set_options set;
-    heft_allocator alloc;
-    const heft_save_item *items;
-    heft_layout *layout;
-    heft__set_change change;
-    char index_name[300];
-    heft_save_stats stats;
-    uint64_t done_nbytes; /* of the files before the present one */
-    heft_error *err;
-} set_job;
-
 /* ---- staging ---- */
 
 static int set_progress(void *ctx, uint64_t done, uint64_t total) {
-    const set_job *job = ctx;
+    const heft__set_job *job = ctx;
     (void)total;
-    return job->options.progress(job->options.progress_ctx, job->done_nbytes + done, job->layout->total_nbytes);
+    return job->options.progress(job->options.progress_ctx, job->done_nbytes + done, job->total_nbytes);
 }
 
 static void set_add_stats(heft_save_stats *sum, const heft_save_stats *one) {
@@ -37,87 +24,69 @@ static void set_add_stats(heft_save_stats *sum, const heft_save_stats *one) {
     sum->kernel_nbytes += one->kernel_nbytes;
     sum->ntensors += one->ntensors;
     sum->nfillers += one->nfillers;
+    sum->nunaligned += one->nunaligned;
     sum->nfiles++;
     if (one->workers > sum->workers) sum->workers = one->workers;
 }
 
-/* Finishes a target but for its rename, and notes what is to be renamed. */
-static heft_status set_keep(set_job *job, heft__target *target, uint64_t nbytes, heft_status status) {
-    if (status == HEFT_OK) status = heft__target_seal(target, job->err);
+heft_status heft__set_job_keep(heft__set_job *job, heft__target *target, uint64_t nbytes, heft_status status,
+                               heft_error *err) {
+    if (status == HEFT_OK) status = heft__target_seal(target, err);
     if (status == HEFT_OK && !heft__set_change_add(&job->change, target->temp, target->name, nbytes))
-        status = heft__fail_memory(job->err, HEFT_NONE);
+        status = heft__fail_memory(err, HEFT_NONE);
     if (status == HEFT_OK) target->temp[0] = 0; /* it is the change's now */
     heft__target_abort(target);
     return status;
 }
 
-static heft__target_options set_target_options(const set_job *job, uint64_t nbytes) {
-    return (heft__target_options){.nbytes = nbytes, .overwrite = true, .no_sync = job->options.no_sync};
+static heft_status set_open(const heft__set_job *job, const char *name, uint64_t nbytes, heft__target *target,
+                            heft_error *err) {
+    char own[300];
+    heft__target_options options = {.nbytes = nbytes, .overwrite = true, .no_sync = job->options.no_sync};
+    snprintf(own, sizeof own, "%s.part", job->set.stem); /* nothing keeps the mode of a file whose name is not known */
+    return heft__target_open_in(target, &job->folder, name ? name : own, &options, err);
 }
 
-static heft_status set_stage_file(set_job *job, const heft__target_folder *folder, const heft_layout_file *file) {
+heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft_save_item *items, uint64_t nitems,
+                                heft_error *err) {
     heft_save_options options = job->options;
     if (options.progress) {
         options.progress = set_progress;
         options.progress_ctx = job;
     }
     heft__save_job save;
-    heft_status status = heft__save_job_make(&save, job->items + file->first_item, file->nitems, &options, job->err);
+    heft_status status = heft__save_job_make(&save, items, nitems, &options, err);
     if (status != HEFT_OK) return status;
     heft__target target;
-    heft__target_options target_options = set_target_options(job, file->file_nbytes);
-    status = heft__target_open_in(&target, folder, file->name, &target_options, job->err);
-    if (status == HEFT_OK) {
-        status = heft__save_job_target(&save, &target, job->err);
-        status = set_keep(job, &target, file->file_nbytes, status);
-    }
+    uint64_t nbytes = save.layout.emit.file_nbytes;
+    status = set_open(job, name, nbytes, &target, err);
+    if (status == HEFT_OK)
+        status = heft__set_job_keep(job, &target, nbytes, heft__save_job_target(&save, &target, err), err);
     if (status == HEFT_OK) set_add_stats(&job->stats, &save.stats);
-    job->done_nbytes += file->file_nbytes;
+    job->done_nbytes += nbytes;
     heft__save_job_free(&save);
     return status;
 }
 
-static heft_status set_stage_index(set_job *job, const heft__target_folder *folder) {
+static heft_status set_stage_index(heft__set_job *job, const heft_layout *layout, heft_error *err) {
     heft__target target;
-    heft__target_options options = set_target_options(job, job->layout->index_nbytes);
-    heft_status status = heft__target_open_in(&target, folder, job->index_name, &options, job->err);
+    heft_status status = set_open(job, job->index_name, layout->index_nbytes, &target, err);
     if (status != HEFT_OK) return status;
-    status = heft__target_write(&target, 0, job->layout->index, job->layout->index_nbytes, job->err);
     job->change.has_index = true;
-    return set_keep(job, &target, job->layout->index_nbytes, status);
-}
-
-static heft_status set_space(const set_job *job, const heft__target_folder *folder) {
-    uint64_t free_nbytes, wanted = job->layout->total_nbytes + job->layout->index_nbytes;
-    if (heft__target_sys_get()->space(folder->fd, &free_nbytes) != 0 || wanted <= free_nbytes) return HEFT_OK;
-    char name[300];
-    heft__escape(name, sizeof name, folder->path, strlen(folder->path));
-    heft__fail(job->err, HEFT_LIMIT, HEFT_FAULT_NO_SPACE,
-               "%s: no space left on the device: %llu bytes are needed and %llu are free", name,
-               (unsigned long long)wanted, (unsigned long long)free_nbytes);
-    heft__error_file(job->err, folder->path);
-    heft__error_at(job->err, HEFT_NONE, wanted, free_nbytes);
-    return HEFT_LIMIT;
-}
-
-static heft_status set_stage(set_job *job, const heft__target_folder *folder) {
-    heft_status status = set_space(job, folder);
-    for (uint64_t i = 0; i < job->layout->nfiles && status == HEFT_OK; i++)
-        status = set_stage_file(job, folder, &job->layout->files[i]);
-    if (status == HEFT_OK && job->layout->index) status = set_stage_index(job, folder);
-    return status;
+    status = heft__target_write(&target, 0, layout->index, layout->index_nbytes, err);
+    return heft__set_job_keep(job, &target, layout->index_nbytes, status, err);
 }
 
 /* ---- what is there already ---- */
 
-static bool set_is_new(const set_job *job, const char *name) {
-    for (uint64_t i = 0; i < job->layout->nfiles; i++)
-        if (strcmp(job->layout->files[i].name, name) == 0) return true;
-    return job->layout->index && strcmp(name, job->index_name) == 0;
+static bool set_is_new(const heft__set_job *job, const heft_layout *layout, const char *name) {
+    for (uint64_t i = 0; layout && i < layout->nfiles; i++)
+        if (strcmp(layout->files[i].name, name) == 0) return true;
+    return layout && layout->index && strcmp(name, job->index_name) == 0;
 }
 
 /* Whether a name is of a set with this stem. */
-static bool set_is_of_stem(const set_job *job, const char *name) {
+static bool set_is_of_stem(const heft__set_job *job, const char *name) {
     heft__shard_number number;
     size_t len = strlen(job->set.stem);
     if (strncmp(name, job->set.stem, len) != 0) return false;
@@ -126,7 +95,7 @@ static bool set_is_of_stem(const set_job *job, const char *name) {
 }
 
 /* Shards that the old index names are old too, whatever they are called. An index that cannot be read names nothing. */
-static void set_mark_indexed(const set_job *job, heft__directory *directory, heft__directory_entry *entries,
+static void set_mark_indexed(const heft__set_job *job, heft__directory *directory, heft__directory_entry *entries,
                              uint64_t nentries) {
     heft_source *source;
     heft__index index = {0};
@@ -142,29 +111,37 @@ static void set_mark_indexed(const set_job *job, heft__directory *directory, hef
     heft_source_unref(source);
 }
 
-static heft_status set_fail_exists(const set_job *job, const char *folder, const char *names) {
+static heft_status set_fail_exists(const heft__set_job *job, const char *names, heft_error *err) {
     char path[300];
-    heft__escape(path, sizeof path, folder, strlen(folder));
-    heft__fail(job->err, HEFT_EXISTS, HEFT_FAULT_FILE_EXISTS, "%s: there is a set already, which is not replaced unless forced:%s",
+    heft__escape(path, sizeof path, job->path, strlen(job->path));
+    heft__fail(err, HEFT_EXISTS, HEFT_FAULT_FILE_EXISTS, "%s: there is a set already, which is not replaced unless forced:%s",
                path, names);
-    heft__error_file(job->err, folder);
+    heft__error_file(err, job->path);
     return HEFT_EXISTS;
 }
 
-/* Notes old files that must go, and whether any file of an old set is there. */
-static heft_status set_old_files(set_job *job, const char *path, bool *any) {
+/* One entry of the folder. */
+static heft_status set_note(heft__set_job *job, const heft_layout *layout, const char *name, heft_error *err) {
+    bool index = layout && layout->index && strcmp(name, job->index_name) == 0; /* and there will be another */
+    job->change.old_index = job->change.old_index || index;
+    if (index || !layout || set_is_new(job, layout, name)) return HEFT_OK;
+    return heft__set_change_delete(&job->change, name) ? HEFT_OK : heft__fail_memory(err, HEFT_NONE);
+}
+
+heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bool *any, heft_error *err) {
     heft__directory *directory;
     heft__directory_entry *entries;
     uint64_t nentries;
     heft__arena arena;
     char names[400] = "";
     *any = false;
-    heft_status status = heft__directory_open(path, &directory, job->err);
+    if (job->set.publish) return HEFT_OK;
+    heft_status status = heft__directory_open(job->path, &directory, err);
     if (status != HEFT_OK) return status;
     heft__arena_init(&arena, &job->alloc);
-    status = heft__directory_list(directory, &arena, &entries, &nentries, job->err);
+    status = heft__directory_list(directory, &arena, &entries, &nentries, err);
     if (status == HEFT_OK) set_mark_indexed(job, directory, entries, nentries);
-    for (uint64_t i = 0; i < nentries && status == HEFT_OK; i++) {
+    for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
         if (!entries[i].named && !set_is_of_stem(job, name)) continue;
         char escaped[100];
@@ -172,74 +149,102 @@ static heft_status set_old_files(set_job *job, const char *path, bool *any) {
         heft__escape(escaped, sizeof escaped, name, strlen(name));
         snprintf(names + used, sizeof names - used, "%s %s", *any ? "," : "", escaped);
         *any = true;
-        bool index = job->layout->index && strcmp(name, job->index_name) == 0; /* of the old set, and there will be another */
-        job->change.old_index = job->change.old_index || index;
-        if (!index && !set_is_new(job, name) && !heft__set_change_delete(&job->change, name))
-            status = heft__fail_memory(job->err, HEFT_NONE);
+        status = set_note(job, layout, name, err);
     }
-    if (status == HEFT_OK && *any && !job->options.overwrite) status = set_fail_exists(job, path, names);
+    if (status == HEFT_OK && *any && !job->options.overwrite) status = set_fail_exists(job, names, err);
     heft__arena_free(&arena);
     heft__directory_close(directory);
     return status;
 }
 
-/* ---- whole sets ---- */
+/* ---- from begin to end ---- */
 
-static heft_status set_in_place(set_job *job, const char *path) {
-    heft__target_folder folder;
-    bool any = false;
-    if (job->set.create_dir) {
-        heft_status made = heft__set_make_folder(path, job->err);
-        if (made != HEFT_OK) return made;
-    }
-    heft_status status = heft__target_folder_open(&folder, path, job->err);
-    if (status != HEFT_OK) return status;
-    status = heft__set_resume(&folder, &job->alloc, true, NULL, job->err);
+static heft_status set_enter(heft__set_job *job, heft_error *err) {
     uint64_t litter; /* of processes that are gone */
-    if (status == HEFT_OK) (void)heft__set_clean(path, &job->alloc, false, &litter, NULL);
-    if (status == HEFT_OK) status = set_old_files(job, path, &any);
-    if (status == HEFT_OK) status = set_stage(job, &folder);
-    job->change.no_sync = job->options.no_sync;
-    if (status == HEFT_OK) status = heft__set_apply(&job->change, &folder, any, job->err);
-    else heft__set_drop(&job->change, &folder);
-    heft__target_folder_close(&folder);
+    heft_status status = job->set.create_dir ? heft__set_make_folder(job->path, err) : HEFT_OK;
+    if (status == HEFT_OK) status = heft__target_folder_open(&job->folder, job->path, err);
+    if (status != HEFT_OK) return status;
+    status = heft__set_resume(&job->folder, &job->alloc, true, NULL, err);
+    if (status == HEFT_OK) (void)heft__set_clean(job->path, &job->alloc, false, &litter, NULL);
+    else heft__target_folder_close(&job->folder);
     return status;
 }
 
-static heft_status set_published(set_job *job, const char *path) {
-    heft__set_staging staging;
-    heft_status status = heft__set_staging_open(&staging, path, job->err);
+heft_status heft__set_job_begin(heft__set_job *job, const char *path, const heft_save_options *options,
+                                const heft_set_options *set, heft_error *err) {
+    memset(job, 0, sizeof *job);
+    job->folder.fd = -1;
+    job->path = path;
+    heft_status status = heft__save_options_copy(options, &job->options, &job->alloc, err);
+    if (status == HEFT_OK) status = heft__set_options_copy(set, &job->set, err);
+    if (status == HEFT_OK && job->options.format && strcmp(job->options.format, "safetensors") != 0)
+        status = heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
     if (status != HEFT_OK) return status;
-    status = set_stage(job, &staging.folder);
+    snprintf(job->index_name, sizeof job->index_name, "%s.safetensors.index.json", job->set.stem);
+    heft__set_change_init(&job->change, &job->alloc);
     job->change.no_sync = job->options.no_sync;
-    if (status == HEFT_OK) status = heft__set_apply(&job->change, &staging.folder, false, job->err);
-    else heft__set_drop(&job->change, &staging.folder);
-    return heft__set_staging_close(&staging, status, job->options.no_sync, job->err);
+    if (!job->set.publish) return set_enter(job, err);
+    status = heft__set_staging_open(&job->staging, path, err);
+    if (status == HEFT_OK) job->folder = job->staging.folder;
+    return status;
+}
+
+/* Closes what _begin opened. */
+static heft_status set_leave(heft__set_job *job, heft_status status, heft_error *err) {
+    if (job->set.publish) status = heft__set_staging_close(&job->staging, status, job->options.no_sync, err);
+    else heft__target_folder_close(&job->folder);
+    heft__set_change_free(&job->change);
+    return status;
+}
+
+void heft__set_job_abort(heft__set_job *job) {
+    heft__set_drop(&job->change, &job->folder);
+    (void)set_leave(job, HEFT_CANCELLED, NULL);
+}
+
+heft_status heft__set_job_end(heft__set_job *job, const heft_layout *layout, heft_error *err) {
+    bool any = false;
+    for (uint64_t i = 0; i < job->change.nrenames; i++) job->change.renames[i].name = layout->files[i].name;
+    heft_status status = heft__set_job_look(job, layout, &any, err);
+    if (status == HEFT_OK && layout->index) status = set_stage_index(job, layout, err);
+    if (status == HEFT_OK) status = heft__set_apply(&job->change, &job->folder, any, err);
+    else heft__set_drop(&job->change, &job->folder);
+    return set_leave(job, status, err);
+}
+
+static heft_status set_space(const heft__set_job *job, const heft_layout *layout, heft_error *err) {
+    uint64_t free_nbytes, wanted = layout->total_nbytes + layout->index_nbytes;
+    if (heft__target_sys_get()->space(job->folder.fd, &free_nbytes) != 0 || wanted <= free_nbytes) return HEFT_OK;
+    return heft__target_fail_space(err, job->path, wanted, free_nbytes);
 }
 
 heft_status heft__save_set(const char *path, const heft_save_item *items, uint64_t nitems,
                            const heft_save_options *options, const heft_set_options *set_options,
                            heft_save_stats *stats, heft_error *err) {
-    set_job *job;
     heft_save_options checked;
+    heft_set_options set;
     heft_allocator alloc;
+    heft_layout *layout = NULL;
     heft_status status = heft__save_options_copy(options, &checked, &alloc, err);
+    if (status == HEFT_OK) status = heft__set_options_copy(set_options, &set, err);
+    if (status == HEFT_OK) status = heft__set_layout(items, nitems, &checked, &set, &alloc, &layout, err);
     if (status != HEFT_OK) return status;
-    if (!(job = heft__alloc_zero(&alloc, sizeof *job))) return heft__fail_memory(err, sizeof *job);
-    job->options = checked;
-    job->alloc = alloc;
-    job->items = items;
-    job->err = err;
-    heft__set_change_init(&job->change, &alloc);
-    status = heft__set_options_copy(set_options, &job->set, err);
-    if (status == HEFT_OK) status = heft__set_layout(items, nitems, &job->options, &job->set, &alloc, &job->layout, err);
+    heft__set_job *job = heft__alloc(&alloc, sizeof *job);
+    status = job ? heft__set_job_begin(job, path, options, set_options, err) : heft__fail_memory(err, sizeof *job);
     if (status == HEFT_OK) {
-        snprintf(job->index_name, sizeof job->index_name, "%s.safetensors.index.json", job->set.stem);
-        status = job->set.publish ? set_published(job, path) : set_in_place(job, path);
+        bool any;
+        job->total_nbytes = layout->total_nbytes;
+        status = heft__set_job_look(job, NULL, &any, err);
+        if (status == HEFT_OK) status = set_space(job, layout, err);
+        for (uint64_t i = 0; i < layout->nfiles && status == HEFT_OK; i++) {
+            const heft_layout_file *file = &layout->files[i];
+            status = heft__set_job_stage(job, file->name, items + file->first_item, file->nitems, err);
+        }
+        if (status == HEFT_OK) status = heft__set_job_end(job, layout, err);
+        else heft__set_job_abort(job);
+        if (status == HEFT_OK && stats) *stats = job->stats;
     }
-    if (status == HEFT_OK && stats) *stats = job->stats;
-    heft_layout_free(job->layout);
-    heft__set_change_free(&job->change);
+    heft_layout_free(layout);
     heft__free(&alloc, job, sizeof *job);
     return status;
 }

@@ -56,6 +56,38 @@ heft_status heft__set_staging_close(heft__set_staging *staging, heft_status stat
 /* Makes a folder; one that is there is fine. */
 heft_status heft__set_make_folder(const char *path, heft_error *err);
 
+/* ---- one set from begin to end (save_set.c) ---- */
+
+typedef struct heft__set_job {
+    heft_save_options options; /* checked, as are those of the set */
+    heft_set_options set;
+    heft_allocator alloc;
+    const char *path;
+    heft__target_folder folder; /* that files are made in */
+    heft__set_staging staging;  /* of `publish` */
+    heft__set_change change;    /* files staged so far */
+    char index_name[300];
+    heft_save_stats stats;
+    uint64_t done_nbytes, total_nbytes; /* for progress */
+} heft__set_job;
+
+/* Checks options, opens the folder, ends what was begun there. Frees nothing that the caller has not given: _end or _abort
+ * must follow, but after a failure nothing. `path` must stay. */
+heft_status heft__set_job_begin(heft__set_job *job, const char *path, const heft_save_options *options,
+                                const heft_set_options *set, heft_error *err);
+/* Whether files of a set with this stem are there: EXISTS unless they may be replaced. `layout` (NULL: not known yet) says which
+ * names stay; the others are noted for removal. */
+heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bool *any, heft_error *err);
+/* Writes items as one file under a temporary name. `name` may be NULL: it comes at the end. */
+heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft_save_item *items, uint64_t nitems,
+                                heft_error *err);
+/* Takes over a target whose bytes are complete (status HEFT_OK; else it is dropped). */
+heft_status heft__set_job_keep(heft__set_job *job, heft__target *target, uint64_t nbytes, heft_status status,
+                               heft_error *err);
+/* Names the staged files as the layout does, writes the index, and puts all in place. Ends the job in any case. */
+heft_status heft__set_job_end(heft__set_job *job, const heft_layout *layout, heft_error *err);
+void heft__set_job_abort(heft__set_job *job); /* removes what has been staged */
+
 heft_status heft__save_set(const char *path, const heft_save_item *items, uint64_t nitems,
                            const heft_save_options *options, const heft_set_options *set_options,
                            heft_save_stats *stats, heft_error *err);

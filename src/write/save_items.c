@@ -260,6 +260,7 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
     layout->emit.align = options->align;
     layout->emit.data_start_align = options->data_start_align;
     layout->emit.max_header_nbytes = options->max_header_nbytes;
+    layout->emit.reserve_header_nbytes = options->reserve_header_nbytes;
     layout->emitter = heft__emitter_find(format);
     heft_status status = HEFT_OK;
     if (!layout->emitter) {

@@ -62,8 +62,8 @@ static const char *shards_name(const void *ctx, uint32_t index, uint64_t *len) {
     return item->name;
 }
 
-static heft_status shards_index(heft_layout *layout, const heft_save_item *items, const heft_set_options *set,
-                                uint64_t nbytes, uint64_t nelems, heft_error *err) {
+heft_status heft__shards_index(heft_layout *layout, const heft_save_item *items, const heft_set_options *set,
+                               uint64_t nbytes, uint64_t nelems, heft_error *err) {
     uint64_t n = layout->nitems;
     heft__sort_key *keys = heft__alloc(&layout->alloc, n * sizeof *keys);
     if (!keys) return heft__fail_memory(err, n * sizeof *keys);
@@ -154,7 +154,7 @@ static heft_status shards_make(heft_layout *layout, const heft_save_item *items,
         if (status == HEFT_OK) status = shards_lay(layout, (uint32_t)i, items, options, err);
     }
     bool index = set && (set->index == HEFT_SET_INDEX_ALWAYS || (set->index == HEFT_SET_INDEX_AUTO && layout->nfiles > 1));
-    return status == HEFT_OK && index ? shards_index(layout, items, set, nbytes, nelems, err) : status;
+    return status == HEFT_OK && index ? heft__shards_index(layout, items, set, nbytes, nelems, err) : status;
 }
 
 heft_status heft__set_layout(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,

@@ -69,6 +69,9 @@ heft_status heft__set_layout(const heft_save_item *items, uint64_t nitems, const
 /* Fills files with first_item and nitems, from sizes alone: a new one begins where the present one has a tensor and the next
  * would pass the ceiling. False: out of memory. */
 bool heft__shards_cut(heft_layout *layout, const uint64_t *sizes, uint64_t ceiling);
+/* Makes the text of the index from names of items and files: `nbytes` and `nelems` are the totals. */
+heft_status heft__shards_index(heft_layout *layout, const heft_save_item *items, const heft_set_options *set,
+                               uint64_t nbytes, uint64_t nelems, heft_error *err);
 /* "STEM-00001-of-00003.safetensors", "STEM.safetensors" of one. NULL: out of memory. */
 const char *heft__shard_name(heft__arena *arena, const char *stem, uint64_t number, uint64_t total);
 

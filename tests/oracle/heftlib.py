@@ -587,6 +587,38 @@ def save_set(folder, tensors, metadata=None, set_fields=None, **fields):
     return stats
 
 
+class Writer:
+    """heft_writer: mode 0 collect, 1 declared, 2 stream; a set if set_fields is not None."""
+
+    def __init__(self, path, mode, declared=None, metadata=None, set_fields=None, **fields):
+        self.items, self.handle = Items(declared or {}), ctypes.c_void_p()
+        self._options, self._keep = save_options(metadata, **fields)
+        self._set = None if set_fields is None else options("heft_set_options", struct_size=0, **set_fields)
+        if self._set is not None:
+            self._set.struct_size = ctypes.sizeof(self._set)
+        call("heft_writer_open", os.fsencode(path), mode, self.items.raw, self.items.count, _by_reference(self._options),
+             _by_reference(self._set), ctypes.byref(self.handle))
+
+    def add(self, name, value):
+        items = Items({name: value})
+        call("heft_writer_add", self.handle, items.raw)
+
+    def write(self, item, offset, data):
+        call("heft_writer_write", self.handle, item, offset, data, len(data))
+
+    def finish(self):
+        stats = structs["heft_save_stats"]()
+        call("heft_writer_finish", self.handle, ctypes.byref(stats))
+        return stats
+
+    def free(self):
+        lib.heft_writer_free(self.handle)
+        self.handle = ctypes.c_void_p()
+
+    def __del__(self):
+        self.free()
+
+
 lib.heft_layout_index.restype = ctypes.POINTER(ctypes.c_char)  # has a length, not a NUL
 
 
