@@ -259,6 +259,54 @@ HEFT_API heft_status heft_writer_finish(heft_writer *writer, heft_save_stats *st
  * Thread rule: one thread per writer. */
 HEFT_API void heft_writer_free(heft_writer *writer);
 
+/* ---- in the background ------------------------------------------------------------------------------------------- */
+
+/* Saves on a thread of its own, one after another, while the program goes on. */
+typedef struct heft_saver heft_saver;
+
+/* Options of a saver. Zero is the default of each; struct_size = sizeof(heft_saver_options). Copied. */
+typedef struct heft_saver_options {
+    size_t struct_size;
+    bool snapshot; /* memory is copied first, before heft_saver_start returns; else it must stay as it is until the end */
+    /* Called on the thread of the saver when a save has ended. It gives failures that nobody waits for a place to go to. May
+     * be NULL. It must not call the saver. */
+    void (*completed)(void *ctx, heft_status status, const heft_error *error);
+    void *completed_ctx;
+    const heft_allocator *allocator; /* NULL: malloc, and huge pages for large blocks */
+} heft_saver_options;
+
+/* A saver, with nothing to do. The memory of snapshots is kept from save to save.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_saver_new(const heft_saver_options *options, heft_saver **out, heft_error *err);
+
+/* Begins a save to the file `path`, or, with `set_options`, to a set in the folder `path`. Names, shapes, metadata and options are
+ * copied, views and archives are held; memory is copied under `snapshot` and borrowed else. `progress` of the options is called
+ * on threads of the saver.
+ * Errors: INVALID_ARGUMENT (a save is going on, or has ended and was not waited for), OUT_OF_MEMORY; those of the save itself
+ * come from heft_saver_wait.
+ * Thread rule: one thread per saver. */
+HEFT_API heft_status heft_saver_start(heft_saver *saver, const char *path, const heft_save_item *items, uint64_t nitems,
+                                      const heft_save_options *options, const heft_set_options *set_options,
+                                      heft_error *err);
+
+/* True while a save is going on. *done_nbytes of *total_nbytes (either may be NULL) have been written by then.
+ * Thread rule: any thread. */
+HEFT_API bool heft_saver_poll(heft_saver *saver, uint64_t *done_nbytes, uint64_t *total_nbytes);
+
+/* Asks the save that is going on to stop: it ends as CANCELLED, and what was there before stays, or it has ended before.
+ * Thread rule: any thread. */
+HEFT_API void heft_saver_cancel(heft_saver *saver);
+
+/* Waits for the save and gives its result. Without one it is HEFT_OK and *stats is zero.
+ * Errors: as heft_save and heft_save_set.
+ * Thread rule: one thread per saver. */
+HEFT_API heft_status heft_saver_wait(heft_saver *saver, heft_save_stats *stats, heft_error *err);
+
+/* Waits for a save that is going on and frees the saver. NULL does nothing.
+ * Thread rule: one thread per saver. */
+HEFT_API void heft_saver_free(heft_saver *saver);
+
 #ifdef __cplusplus
 }
 #endif

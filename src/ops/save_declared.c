@@ -35,9 +35,9 @@ heft_status heft__declared_open(heft_writer *writer, const heft_save_item *items
     writer->monitor = heft__monitor_new(&writer->alloc);
     writer->given = heft__alloc_zero(&writer->alloc, nitems * sizeof *writer->given);
     writer->targets = heft__alloc_zero(&writer->alloc, layout->nfiles * sizeof *writer->targets);
-    if (!writer->monitor || !writer->given || !writer->targets) return heft__fail_memory(err, HEFT_NONE);
-    for (uint64_t i = 0; i < layout->nfiles; i++)
+    for (uint64_t i = 0; writer->targets && i < layout->nfiles; i++)
         writer->targets[i].fd = writer->targets[i].direct_fd = writer->targets[i].folder.fd = -1;
+    if (!writer->monitor || !writer->given || !writer->targets) return heft__fail_memory(err, HEFT_NONE);
     heft_status status = HEFT_OK;
     for (uint64_t i = 0; i < nitems && status == HEFT_OK; i++) {
         heft__item checked;
