@@ -307,6 +307,32 @@ HEFT_API heft_status heft_saver_wait(heft_saver *saver, heft_save_stats *stats, 
  * Thread rule: one thread per saver. */
 HEFT_API void heft_saver_free(heft_saver *saver);
 
+/* ---- folders of checkpoints -------------------------------------------------------------------------------------- */
+
+/* Checkpoints of one folder that are folders or files whose names hold a number ("checkpoint-500", "step_20.safetensors"),
+ * newest first: by that number, the last one in the name. */
+
+/* How a checkpoint is verified. */
+typedef uint32_t heft_verify;
+#define HEFT_VERIFY_HEADERS UINT32_C(0) /* it opens without an error of heft_check: all files there, whole by their size */
+#define HEFT_VERIFY_NONE UINT32_C(1)    /* it is there */
+
+/* The path of the newest checkpoint in `folder` that verifies, whose name matches `glob` (NULL: any). *path is a block with the
+ * path and a NUL (release it); *nskipped (may be NULL) counts newer ones that do not.
+ * Errors: NOT_FOUND (no checkpoint there that verifies: NO_CHECKPOINT), INVALID_ARGUMENT (glob), PERMISSION, IO,
+ * OUT_OF_MEMORY.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_verify verify, heft_buffer *path,
+                                            uint64_t *nskipped, heft_error *err);
+
+/* Removes the checkpoints in `folder` whose names match `glob` (NULL: any) that are older than the newest `keep` (1 or more)
+ * which verify; if no more than those verify, nothing. A checkpoint that is a folder goes with the files in it, out of sight
+ * first. *nremoved may be NULL.
+ * Errors: as heft_checkpoint_latest; UNSUPPORTED (a checkpoint with folders in it, which stays, as does what is newer).
+ * Thread rule: any thread; not while another one saves into a checkpoint that is to go. */
+HEFT_API heft_status heft_checkpoint_keep(const char *folder, const char *glob, uint64_t keep, heft_verify verify,
+                                          uint64_t *nremoved, heft_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -249,7 +249,8 @@ heft_status heft_saver_start(heft_saver *saver, const char *path, const heft_sav
                              const heft_save_options *options, const heft_set_options *set_options, heft_error *err) {
     if (!saver || !path || (!items && nitems)) return heft__fail_null(err, !saver ? "saver" : !path ? "path" : "items");
     if (saver->crew)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a save of this saver is going on, or has not been waited for");
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+                          "a save of this saver is going on, or has not been waited for");
     heft_status status = saver_begin(saver, path, items, nitems, options, set_options, err);
     if (status == HEFT_OK && !(saver->crew = heft__crew_new(&saver->alloc, 2))) status = heft__fail_memory(err, HEFT_NONE);
     if (status != HEFT_OK) {

@@ -1,5 +1,6 @@
 """Sets of files: which tensor goes where, names, the text of the index, overwriting, publishing; read back by the reference."""
 
+import ctypes
 import fnmatch
 import json
 import os
@@ -175,8 +176,6 @@ def test_staged_names_match_no_loader():
     """What is being written is invisible to the globs of other loaders."""
     seen = []
 
-    import ctypes
-
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
     def progress(_ctx, done, total):
         seen.extend(os.listdir(folder))
@@ -189,6 +188,52 @@ def test_staged_names_match_no_loader():
         assert any(name.endswith(".tmp") for name in seen)
         assert not fnmatch.filter(seen, "model*") and not fnmatch.filter(seen, "*.safetensors")
         assert reports == sorted(reports) and reports[-1][0] == reports[-1][1]
+
+
+def latest(folder, glob=None, verify=0):
+    path, skipped = heftlib.Buffer(), ctypes.c_uint64()
+    heftlib.call("heft_checkpoint_latest", folder.encode(), glob and glob.encode(), verify, ctypes.byref(path.raw),
+                 ctypes.byref(skipped))
+    return os.path.basename(bytes(path)[:-1].decode()), skipped.value
+
+
+def keep(folder, count, glob=None, verify=0):
+    removed = ctypes.c_uint64()
+    heftlib.call("heft_checkpoint_keep", folder.encode(), glob and glob.encode(), count, verify, ctypes.byref(removed))
+    return removed.value
+
+
+def test_newest_checkpoints():
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = {f"t{i}": bytes_tensor(100, i) for i in range(3)}
+        for name in ("checkpoint-9", "checkpoint-10", "checkpoint-0100", "other", "v2-checkpoint-11"):
+            save_set(os.path.join(folder, name), tensors, None, {"publish": True, "ceiling_nbytes": 100})
+        heftlib.save(os.path.join(folder, "step_50.safetensors"), tensors)
+        pathlib.Path(folder, "log-7000.txt").write_text("")
+        pathlib.Path(folder, ".heft-checkpoint-9-12345678-1-12345678.tmp").write_text("")
+        assert latest(folder) == ("checkpoint-0100", 0)
+        shard = pathlib.Path(folder, "checkpoint-0100", "model-00002-of-00003.safetensors")
+        shard.write_bytes(shard.read_bytes()[:-1])
+        assert latest(folder) == ("step_50.safetensors", 1) and latest(folder, verify=1) == ("checkpoint-0100", 0)
+        assert latest(folder, "checkpoint-*") == ("checkpoint-10", 1)
+        assert keep(folder, 4) == 0 and keep(folder, 5) == 0
+        os.mkdir(os.path.join(folder, "checkpoint-9", "optimizer"))
+        try:
+            keep(folder, 3)
+            raise AssertionError("there is a folder in it")
+        except HeftError as error:
+            assert error.status == "unsupported"
+        os.rmdir(os.path.join(folder, "checkpoint-9", "optimizer"))
+        assert keep(folder, 2) == 2  # 10 and 9 go; 0100 is newer, though it is damaged
+        assert sorted(os.listdir(folder)) == [".heft-checkpoint-9-12345678-1-12345678.tmp", "checkpoint-0100", "log-7000.txt", "other",
+                                              "step_50.safetensors", "v2-checkpoint-11"]
+        assert keep(folder, 1, "nothing*") == 0
+        for call in (lambda: latest(folder, "nothing*"), lambda: latest(os.path.join(folder, "nowhere"))):
+            try:
+                call()
+                raise AssertionError("found")
+            except HeftError as error:
+                assert error.status == "not-found"
 
 
 heftlib.run(globals())
