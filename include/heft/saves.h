@@ -43,6 +43,13 @@ typedef uint32_t heft_foreign;
 #define HEFT_FOREIGN_VOID UINT32_C(1)   /* raw bytes, as NumPy writes types of ml_dtypes: '|V2', '|V1' */
 #define HEFT_FOREIGN_UINT UINT32_C(2)   /* the same bits as U16, U8 */
 
+/* Digests that are made on the way. The digest of a tensor is XXH3-128 over the XXH3-128 values (16 bytes, most significant
+ * first) of its consecutive 4 MiB pieces; that of all data is XXH3-128 over the digests of all tensors, sorted, so that it does
+ * not depend on names, order, alignment or shards. As text: 32 lower-case hexadecimal digits. */
+#define HEFT_DIGEST_TENSORS UINT32_C(1) /* metadata "heft.xxh3": a JSON object, name to digest, by the bytes of the names */
+#define HEFT_DIGEST_DATA UINT32_C(2)    /* metadata "heft.data_xxh3": of all data */
+#define HEFT_DIGEST_SIDECAR UINT32_C(4) /* both in a file FILE.xxh3.json beside it (heft_save) */
+
 /* Options of every save. Zero is the default and the safe choice of each; struct_size = sizeof(heft_save_options); NULL is
  * all defaults. Copied at the call, but for what the pointers lead to. */
 typedef struct heft_save_options {
@@ -59,6 +66,7 @@ typedef struct heft_save_options {
     bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
     bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
     heft_symlink symlink;
+    uint32_t digests;              /* HEFT_DIGEST bits; they take the place of metadata of the same keys; safetensors only */
     heft_foreign foreign;          /* npy, npz */
     uint32_t workers;              /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
     uint64_t align;                /* 0: as the reference; else tensors start at multiples of this, 16 to 65,536 */
@@ -229,8 +237,8 @@ typedef uint32_t heft_writer_mode;
 #define HEFT_WRITER_STREAM UINT32_C(2)
 
 /* Begins a save to the file `path`, or, with `set_options`, to a set in the folder `path`. `items` and `nitems` are of
- * HEFT_WRITER_DECLARED and 0 else. Options are copied; metadata and strings must stay until the end. `align` and `verify` of
- * the options need HEFT_WRITER_COLLECT, `align` is also fine with HEFT_WRITER_DECLARED.
+ * HEFT_WRITER_DECLARED and 0 else. Options are copied; metadata and strings must stay until the end. `align`, `verify`
+ * and `digests` of the options need HEFT_WRITER_COLLECT, `align` is also fine with HEFT_WRITER_DECLARED.
  * Errors: as heft_save and heft_save_set before a byte is written; INVALID_ARGUMENT (no such mode, options that it cannot do).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_writer_open(const char *path, heft_writer_mode mode, const heft_save_item *items, uint64_t nitems,

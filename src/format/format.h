@@ -80,6 +80,7 @@ typedef struct heft__emit {
     const heft_pair *metadata; /* unique keys, ascending bytes */
     uint64_t nmetadata;
     bool has_metadata;
+    bool late;                 /* the pieces are complete only after `finish` */
     bool keep_order, no_fill;
     heft_foreign foreign;
     uint64_t align, data_start_align, max_header_nbytes; /* 0: the format's own */
@@ -99,8 +100,8 @@ typedef struct heft__emitter {
     /* From checked entries in the caller's order: their order, their offsets, the size of the file, and the pieces as far as
      * they are known. LIMIT, UNSUPPORTED, OUT_OF_MEMORY. */
     heft_status (*layout)(heft__emit *emit, heft_error *err);
-    /* Called when all tensors have been written: makes or completes the pieces, which are written after it. NULL: the pieces
-     * of `layout` are complete, and may be written first. */
+    /* Called of a `late` emit when all tensors have been written: makes or completes the pieces, which are written after it.
+     * Texts of metadata may be others then, of the same length. */
     heft_status (*finish)(heft__emit *emit, heft_error *err);
 } heft__emitter;
 

@@ -174,4 +174,20 @@ static heft_status emit_layout(heft__emit *emit, heft_error *err) {
     return HEFT_OK;
 }
 
-const heft__emitter heft__emitter_safetensors = {"safetensors", false, emit_layout, NULL};
+/* The header once more, for metadata that has become known meanwhile. */
+static heft_status emit_finish(heft__emit *emit, heft_error *err) {
+    heft__json_out json;
+    heft__json_out_init(&json, &emit->alloc, 0, false);
+    for (uint64_t i = 0; i < emit->nentries; i++) emit->entries[i].offset -= emit->header_nbytes;
+    emit_json(emit, &json);
+    for (uint64_t i = 0; i < emit->nentries; i++) emit->entries[i].offset += emit->header_nbytes;
+    heft_status status = HEFT_OK;
+    if (json.failed) status = heft__fail_memory(err, HEFT_NONE);
+    else if (json.len + EMIT_PREFIX > emit->pieces[0].nbytes)
+        status = heft__fail(err, HEFT_INTERNAL, HEFT_FAULT_CALL, "the header has grown while the tensors were written");
+    else memcpy(emit->pieces[0].bytes + EMIT_PREFIX, json.text, (size_t)json.len);
+    heft__json_out_free(&json);
+    return status;
+}
+
+const heft__emitter heft__emitter_safetensors = {"safetensors", false, emit_layout, emit_finish};

@@ -25,6 +25,8 @@ typedef struct heft__part {
     heft__part_kind kind;
     uint8_t from, to;           /* dtypes: where it comes from, and as written */
     uint8_t cast_flags;         /* HEFT__CAST_SATURATE, _INEXACT */
+    uint64_t base;              /* of a piece of a tensor: the bytes of the tensor before it */
+    uint8_t (*digest)[16];      /* takes the digests of the tensor's 4 MiB chunks; NULL: nobody wants them */
     bool packed;                /* of RANGE: decoded on the way, so it is no range of a file */
     bool done;                  /* written already */
     _Atomic uint32_t *crc32;    /* takes the CRC-32 of all that is written up to file offset `end`; NULL: nobody wants it */

@@ -67,16 +67,17 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
     heft__save_run run = {.alloc = job->alloc,
                           .sink = *sink,
                           .workers = options->workers,
-                          .no_share = options->no_share || job->crcs,
+                          .no_share = options->no_share || job->crcs || options->digests,
                           .progress = sink->compare ? NULL : options->progress,
                           .progress_ctx = options->progress_ctx};
     for (uint64_t i = 0; i < job->nparts; i++) run.total_nbytes += job->parts[i].nbytes;
     atomic_init(&run.done_nbytes, 0);
     if (run.progress && run.progress(run.progress_ctx, 0, run.total_nbytes)) return save_cancelled(err);
-    if (emitter->finish && sink->write)
+    if (emit->late && sink->write)
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "%s files cannot be written in order", emitter->name);
     heft_status status = heft__save_run_parts(&run, job->parts, job->nparts, err);
-    if (status == HEFT_OK && emitter->finish) {
+    if (status == HEFT_OK && !sink->compare) status = heft__digests_finish(&job->layout, err);
+    if (status == HEFT_OK && emit->late) {
         for (uint64_t i = 0; job->crcs && i < emit->nentries; i++) emit->entries[i].crc32 = atomic_load(&job->crcs[i]);
         if (!sink->compare) status = emitter->finish(emit, err);
         if (status == HEFT_OK) status = save_pieces(emit, sink, err);
@@ -89,7 +90,7 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
 
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err) {
     heft__sink sink = {.target = target};
-    if (!job->options.no_sync && !job->options.no_direct && job->layout.emit.file_nbytes >= SAVE_DIRECT_LEAST)
+    if (!job->options.no_sync && !job->options.no_direct && !job->options.digests && job->layout.emit.file_nbytes >= SAVE_DIRECT_LEAST)
         heft__target_try_direct(target);
     heft_status status = heft__save_job_run(job, &sink, err);
     if (status == HEFT_OK) status = heft__target_sync(target, err);
@@ -98,6 +99,28 @@ heft_status heft__save_job_target(heft__save_job *job, heft__target *target, hef
     heft__target_sys_get()->drop_cache(target->fd);
     sink.compare = true;
     return heft__save_job_run(job, &sink, err);
+}
+
+/* FILE.xxh3.json, after FILE. */
+static heft_status save_sidecar(const heft__save_job *job, const char *path, heft_error *err) {
+    static const char suffix[] = ".xxh3.json";
+    char name[HEFT__TARGET_PATH_MAX];
+    size_t len = strlen(path);
+    if (len + sizeof suffix > sizeof name) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path is too long");
+    memcpy(name, path, len);
+    memcpy(name + len, suffix, sizeof suffix);
+    heft__json_out json;
+    heft__target target;
+    heft_status status = heft__digests_sidecar(&job->layout, &json, err);
+    heft__target_options options = {.nbytes = json.len, .overwrite = true, .no_sync = job->options.no_sync};
+    if (status == HEFT_OK) status = heft__target_open(&target, name, &options, err);
+    if (status == HEFT_OK) {
+        status = heft__target_write(&target, 0, json.text, json.len, err);
+        if (status == HEFT_OK) status = heft__target_publish(&target, err);
+        else heft__target_abort(&target);
+    }
+    heft__json_out_free(&json);
+    return status;
 }
 
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err) {
@@ -109,7 +132,7 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
     heft_status status = heft__target_open(&target, path, &options, err);
     if (status != HEFT_OK) return status;
     status = heft__save_job_target(job, &target, err);
-    if (status == HEFT_OK) return heft__target_publish(&target, err);
-    heft__target_abort(&target);
-    return status;
+    if (status == HEFT_OK) status = heft__target_publish(&target, err);
+    else heft__target_abort(&target);
+    return status == HEFT_OK && (job->options.digests & HEFT_DIGEST_SIDECAR) ? save_sidecar(job, path, err) : status;
 }

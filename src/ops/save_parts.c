@@ -78,7 +78,7 @@ heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *i
                              _Atomic uint32_t *crcs, heft__part **out, uint64_t *nparts, heft_error *err) {
     const heft__emit *emit = &layout->emit;
     uint64_t n = 0, most = heft__parts_most(layout), piece = 0;
-    bool first = !layout->emitter->finish; /* pieces that are known now are parts like others */
+    bool first = !emit->late; /* pieces that are known now are parts like others */
     *nparts = 0;
     *out = heft__alloc_zero(&emit->alloc, most * sizeof **out);
     if (!*out) return heft__fail_memory(err, most * sizeof **out);
@@ -91,6 +91,8 @@ heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *i
         heft__part_make(part, entry->item == UINT32_MAX ? NULL : &items[entry->item], entry->dtype, entry->offset,
                         entry->nbytes, options);
         part->crc32 = crcs ? &crcs[i] : NULL;
+        if (layout->digests.want && entry->item != UINT32_MAX)
+            part->digest = layout->digests.chunks + layout->digests.first[i];
     }
     for (; first && piece < emit->npieces; piece++) part_of_piece(&(*out)[n++], &emit->pieces[piece]);
     *nparts = n;

@@ -25,6 +25,7 @@ typedef struct save_worker {
     uint64_t failed_block;
     heft_status status;
     heft_error err;
+    heft__digest digest; /* of the chunk in progress */
 } save_worker;
 
 typedef struct save_pool {
@@ -91,16 +92,31 @@ heft_status heft__sink_put(const heft__sink *sink, uint64_t offset, const void *
 
 /* ---- blocks ---- */
 
-/* Cuts parts at multiples of SAVE_BLOCK of the file. */
+/* Where the block that holds byte `at` of the file ends: at a multiple of SAVE_BLOCK of the file, or, where digests are made, of
+ * the tensor, so that each chunk is one thread's. */
+static uint64_t save_stop(const heft__part *part, uint64_t at) {
+    if (!part->digest) return (at / SAVE_BLOCK + 1) * SAVE_BLOCK;
+    uint64_t in = part->base + (at - part->offset);
+    return at + (HEFT__DIGEST_CHUNK - in % HEFT__DIGEST_CHUNK);
+}
+
+/* True if byte `at` of the file begins a block. */
+static bool save_starts(const heft__part *part, uint64_t at, const save_block *last) {
+    if (!last || last->offset + last->nbytes != at) return true;
+    if (!part->digest) return at % SAVE_BLOCK == 0;
+    return (at == part->offset ? last->nbytes + part->nbytes > SAVE_BLOCK : true); /* small tensors share one */
+}
+
+/* Cuts parts into blocks. */
 static bool save_cut(save_pool *pool, const heft__part *parts, uint64_t nparts) {
     const heft_allocator *alloc = &pool->run->alloc;
     save_block *last = NULL;
     for (uint64_t i = 0; i < nparts; i++) {
         uint64_t at = parts[i].offset, end = at + parts[i].nbytes;
         while (at < end && !parts[i].done) {
-            uint64_t stop = (at / SAVE_BLOCK + 1) * SAVE_BLOCK;
+            uint64_t stop = save_stop(&parts[i], at);
             if (stop > end) stop = end;
-            if (!last || last->offset + last->nbytes != at || at % SAVE_BLOCK == 0) {
+            if (save_starts(&parts[i], at, last)) {
                 if (!heft__grow(alloc, (void **)&pool->blocks, &pool->capacity, pool->nblocks, sizeof *last, 64))
                     return false;
                 last = &pool->blocks[pool->nblocks++];
@@ -133,6 +149,26 @@ static void save_crc(const save_pool *pool, const heft__part *part, uint64_t ski
     atomic_fetch_xor_explicit(part->crc32, crc, memory_order_relaxed);
 }
 
+/* The same for digests: a chunk is one thread's, from its first byte to its last. */
+static heft_status save_digest(save_worker *worker, const heft__part *part, uint64_t skip, uint64_t n, const uint8_t *data) {
+    uint64_t at = part->base + skip;
+    if (at % HEFT__DIGEST_CHUNK == 0) {
+        heft_status status = heft__digest_init(&worker->digest, HEFT__DIGEST_XXH3, &worker->err);
+        if (status != HEFT_OK) return status;
+    }
+    heft__digest_update(&worker->digest, data, (size_t)n);
+    if ((at + n) % HEFT__DIGEST_CHUNK == 0 || skip + n == part->nbytes)
+        heft__digest_final(&worker->digest, part->digest[at / HEFT__DIGEST_CHUNK]);
+    return HEFT_OK;
+}
+
+/* What is made of bytes on their way. */
+static heft_status save_look(const save_pool *pool, save_worker *worker, const heft__part *part, uint64_t skip, uint64_t n,
+                             const uint8_t *data) {
+    save_crc(pool, part, skip, n, data);
+    return part->digest && !pool->run->sink.compare ? save_digest(worker, part, skip, n, data) : HEFT_OK;
+}
+
 /* Fills and puts one block. */
 static heft_status save_block_run(save_pool *pool, save_worker *worker, const save_block *block) {
     const heft__part *part = &pool->parts[block->part];
@@ -146,14 +182,14 @@ static heft_status save_block_run(save_pool *pool, save_worker *worker, const sa
         if (save_goes_straight(pool, part, n)) {
             status = save_flush(pool, from, worker->scratch, at - from, &worker->err);
             if (status == HEFT_OK) status = save_flush(pool, at, part->data + skip, n, &worker->err);
-            if (status == HEFT_OK) save_crc(pool, part, skip, n, part->data + skip);
+            if (status == HEFT_OK) status = save_look(pool, worker, part, skip, n, part->data + skip);
             from = at += n;
             continue;
         }
         if (n > pool->piece - (at - from)) n = pool->piece - (at - from);
         uint8_t *dst = memory ? memory + at : worker->scratch + (at - from);
         status = heft__part_fill(part, skip, n, dst, &worker->err);
-        if (status == HEFT_OK) save_crc(pool, part, skip, n, dst);
+        if (status == HEFT_OK) status = save_look(pool, worker, part, skip, n, dst);
         at += n;
         if (status == HEFT_OK && at - from == pool->piece) {
             status = save_flush(pool, from, memory ? memory + from : worker->scratch, at - from, &worker->err);

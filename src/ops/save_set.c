@@ -177,6 +177,8 @@ heft_status heft__set_job_begin(heft__set_job *job, const char *path, const heft
     job->path = path;
     heft_status status = heft__save_options_copy(options, &job->options, &job->alloc, err);
     if (status == HEFT_OK) status = heft__set_options_copy(set, &job->set, err);
+    if (status == HEFT_OK && (job->options.digests & HEFT_DIGEST_SIDECAR))
+        status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a sidecar is beside one file, not a set");
     if (status == HEFT_OK && job->options.format && strcmp(job->options.format, "safetensors") != 0)
         status = heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
     if (status != HEFT_OK) return status;

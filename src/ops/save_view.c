@@ -38,6 +38,8 @@ static void view_next(view_window *w, const heft__part *parts, uint64_t nparts) 
         const heft__part *part = &parts[w->end];
         uint64_t from = w->end == w->first ? w->from : 0, left = part->nbytes - from, size = view_size(part);
         uint64_t room = size ? (SAVE_WINDOW - w->nbytes) / size * (heft__dtypes[part->to].bits / 8u) : left;
+        if (part->digest && left > room) room -= room % HEFT__DIGEST_CHUNK; /* no chunk is cut */
+        if (room == 0) break;
         if (left > room && w->nbytes) break; /* it begins a window of its own */
         w->to = from + (left < room ? left : room);
         w->nbytes += view_memory(part, w->to - from);
@@ -101,6 +103,7 @@ static heft_status view_write(heft__save_run *run, const heft__part *parts, cons
         ready[i].kind = HEFT__PART_MEMORY;
         ready[i].data = data;
         ready[i].offset += from;
+        ready[i].base += from;
         ready[i].nbytes = to - from;
         data += view_memory(&ready[i], to - from);
     }

@@ -213,8 +213,8 @@ static heft_status writer_check(const heft_writer *writer, uint64_t nitems, heft
     const heft_save_options *options = &writer->options;
     if (writer->mode > HEFT_WRITER_STREAM) return writer_refuse(err, "there is no such mode of a writer");
     if (nitems && writer->mode != HEFT_WRITER_DECLARED) return writer_refuse(err, "only declared tensors are given at once");
-    if (options->verify && writer->mode != HEFT_WRITER_COLLECT)
-        return writer_refuse(err, "verify needs tensors that are held");
+    if ((options->verify || options->digests) && writer->mode != HEFT_WRITER_COLLECT)
+        return writer_refuse(err, "verify and digests need tensors that are held");
     if ((options->align || options->keep_order) && writer->mode == HEFT_WRITER_STREAM)
         return writer_refuse(err, "the places of streamed tensors cannot be chosen");
     if (options->format && strcmp(options->format, "safetensors") != 0 && writer->mode != HEFT_WRITER_COLLECT)

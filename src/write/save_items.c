@@ -150,6 +150,9 @@ heft_status heft__save_options_copy(const heft_save_options *given, heft_save_op
         return given_refuse_option(err, "data_start_align is no power of two from 8 to 65,536");
     if (out->symlink > HEFT_SYMLINK_REFUSE) return given_refuse_option(err, "symlink is none of its values");
     if (out->foreign > HEFT_FOREIGN_UINT) return given_refuse_option(err, "foreign is none of its values");
+    if (out->digests >> 3) return given_refuse_option(err, "digests has a bit that is none");
+    if (out->digests && out->format && strcmp(out->format, "safetensors") != 0)
+        return given_refuse_option(err, "only safetensors files hold digests");
     if (!out->metadata && out->nmetadata) return given_refuse_option(err, "metadata is NULL");
     return HEFT_OK;
 }
@@ -168,30 +171,47 @@ static heft_status given_fail_pair(heft_error *err, const heft_pair *pair, const
     return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_BAD_METADATA, "metadata key \"%s\": %s", key, why);
 }
 
-/* Copies the pairs, checked and sorted by key. */
-static heft_status given_metadata(heft__layout *layout, const heft_save_options *options, heft_error *err) {
-    uint64_t n = options->nmetadata, nbytes = n * sizeof(heft_pair);
-    const heft_allocator *alloc = &layout->emit.alloc;
-    if (n >= UINT32_MAX) return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many metadata pairs");
-    layout->metadata = heft__alloc(alloc, nbytes);
-    heft__sort_key *keys = heft__alloc(alloc, n * sizeof *keys);
-    heft_status status = layout->metadata && keys ? HEFT_OK : heft__fail_memory(err, nbytes);
-    if (layout->metadata) layout->nmetadata = n;
-    for (uint64_t i = 0; i < n && status == HEFT_OK; i++) {
-        heft_pair *pair = &layout->metadata[i];
-        *pair = options->metadata[i];
-        keys[i] = (heft__sort_key){.index = (uint32_t)i};
-        if (!pair->key || !pair->value) {
-            status = given_fail_pair(err, pair, "it or its value is NULL");
-            break;
-        }
-        if (pair->key_len == SIZE_MAX) pair->key_len = strlen(pair->key);
-        if (pair->value_len == SIZE_MAX) pair->value_len = strlen(pair->value);
-        if (heft__utf8_check(pair->key, pair->key_len) < pair->key_len ||
-            heft__utf8_check(pair->value, pair->value_len) < pair->value_len)
-            status = given_fail_pair(err, pair, "it or its value is not UTF-8");
+static bool given_is_digest(const heft_pair *pair, uint32_t want) {
+    static const char *const keys[] = {"heft.xxh3", "heft.data_xxh3"};
+    for (uint32_t i = 0; i < 2; i++)
+        if ((want & (UINT32_C(1) << i)) && pair->key_len == strlen(keys[i]) && memcmp(pair->key, keys[i], pair->key_len) == 0)
+            return true;
+    return false;
+}
+
+/* The pairs, checked, with the digests in place of those of the same keys. */
+static heft_status given_pairs(heft__layout *layout, const heft_save_options *options, heft_error *err) {
+    uint32_t want = options->digests;
+    for (uint64_t i = 0; i < options->nmetadata; i++) {
+        heft_pair pair = options->metadata[i];
+        if (!pair.key || !pair.value) return given_fail_pair(err, &pair, "it or its value is NULL");
+        if (pair.key_len == SIZE_MAX) pair.key_len = strlen(pair.key);
+        if (pair.value_len == SIZE_MAX) pair.value_len = strlen(pair.value);
+        if (heft__utf8_check(pair.key, pair.key_len) < pair.key_len ||
+            heft__utf8_check(pair.value, pair.value_len) < pair.value_len)
+            return given_fail_pair(err, &pair, "it or its value is not UTF-8");
+        if (!given_is_digest(&pair, want)) layout->metadata[layout->nmetadata++] = pair;
     }
+    const heft__digests *digests = &layout->digests;
+    if (want & HEFT_DIGEST_TENSORS)
+        layout->metadata[layout->nmetadata++] = (heft_pair){"heft.xxh3", 9, digests->text.text, (size_t)digests->text.len};
+    if (want & HEFT_DIGEST_DATA)
+        layout->metadata[layout->nmetadata++] = (heft_pair){"heft.data_xxh3", 14, digests->data, sizeof digests->data};
+    return HEFT_OK;
+}
+
+/* All metadata, sorted by key. */
+static heft_status given_metadata(heft__layout *layout, const heft_save_options *options, heft_error *err) {
+    uint64_t most = options->nmetadata + 2;
+    const heft_allocator *alloc = &layout->emit.alloc;
+    if (most >= UINT32_MAX) return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many metadata pairs");
+    layout->metadata = heft__alloc(alloc, most * sizeof(heft_pair));
+    layout->metadata_capacity = layout->metadata ? most : 0;
+    heft__sort_key *keys = heft__alloc(alloc, most * sizeof *keys);
+    heft_status status = layout->metadata && keys ? given_pairs(layout, options, err) : heft__fail_memory(err, most);
     if (status == HEFT_OK) {
+        uint64_t n = layout->nmetadata;
+        for (uint64_t i = 0; i < n; i++) keys[i] = (heft__sort_key){.index = (uint32_t)i};
         heft__sort_texts(keys, n, given_key, layout->metadata);
         heft__sort_permute(keys, n, layout->metadata, sizeof *layout->metadata);
         for (uint64_t i = 1; i < n && status == HEFT_OK; i++) {
@@ -200,10 +220,10 @@ static heft_status given_metadata(heft__layout *layout, const heft_save_options 
                 status = given_fail_pair(err, a, "it is given twice");
         }
     }
-    heft__free(alloc, keys, n * sizeof *keys);
+    heft__free(alloc, keys, most * sizeof *keys);
     layout->emit.metadata = layout->metadata;
     layout->emit.nmetadata = layout->nmetadata;
-    layout->emit.has_metadata = options->metadata != NULL;
+    layout->emit.has_metadata = options->metadata != NULL || (options->digests & (HEFT_DIGEST_TENSORS | HEFT_DIGEST_DATA));
     return status;
 }
 
@@ -262,6 +282,7 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
     layout->emit.max_header_nbytes = options->max_header_nbytes;
     layout->emit.reserve_header_nbytes = options->reserve_header_nbytes;
     layout->emitter = heft__emitter_find(format);
+    layout->emit.late = layout->emitter && layout->emitter->wants_crc32;
     heft_status status = HEFT_OK;
     if (!layout->emitter) {
         char name[64];
@@ -271,15 +292,18 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
     if (status == HEFT_OK && !items && nitems)
         status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "items is NULL");
     if (status == HEFT_OK) status = given_add_all(layout, items, nitems, err);
+    if (status == HEFT_OK) status = heft__digests_prepare(layout, options->digests, err);
     if (status == HEFT_OK) status = given_metadata(layout, options, err);
     if (status == HEFT_OK) status = layout->emitter->layout(&layout->emit, err);
+    if (status == HEFT_OK) status = heft__digests_allocate(layout, err);
     if (status != HEFT_OK) heft__layout_free(layout);
     return status;
 }
 
 void heft__layout_free(heft__layout *layout) {
-    heft__free(&layout->emit.alloc, layout->metadata, layout->nmetadata * sizeof *layout->metadata);
+    heft__digests_free(layout);
+    heft__free(&layout->emit.alloc, layout->metadata, layout->metadata_capacity * sizeof *layout->metadata);
     layout->metadata = NULL;
-    layout->nmetadata = 0;
+    layout->nmetadata = layout->metadata_capacity = 0;
     heft__emit_free(&layout->emit);
 }

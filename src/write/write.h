@@ -4,6 +4,8 @@
 #define HEFT_WRITE_WRITE_H
 
 #include "base/error.h"
+#include "base/json_write.h"
+#include "digest/digest.h"
 #include "format/format.h"
 #include "heft/saves.h"
 
@@ -34,16 +36,36 @@ heft_status heft__item_fail(heft_error *err, heft_status status, heft_fault faul
 heft_status heft__save_options_copy(const heft_save_options *given, heft_save_options *out, heft_allocator *alloc,
                                     heft_error *err);
 
+/* Digests of tensors in the making (digests.c). */
+typedef struct heft__digests {
+    uint32_t want; /* HEFT_DIGEST bits, 0: none */
+    uint64_t nentries, nchunks;
+    uint64_t *first;          /* of each entry its first chunk */
+    uint8_t (*chunks)[16];    /* filled while chunks are written, in any order */
+    uint8_t (*tensors)[16];   /* of each entry, once finished */
+    heft__json_out text;      /* value of the metadata key, always of the same length */
+    char data[32];            /* of all data */
+} heft__digests;
+
 /* Items, checked together, laid out as one file: after it `emit` has entries in file order, pieces, and the file's size. */
 typedef struct heft__layout {
     heft__emit emit;
     const heft__emitter *emitter;
     heft_pair *metadata; /* sorted */
-    uint64_t nmetadata;
+    uint64_t nmetadata, metadata_capacity;
+    heft__digests digests;
 } heft__layout;
 heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items, uint64_t nitems,
                               const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
 void heft__layout_free(heft__layout *layout);
+
+/* Before the layout: a text of zeros for the header. After it: room for chunks. When all tensors are written: the texts. */
+heft_status heft__digests_prepare(heft__layout *layout, uint32_t want, heft_error *err);
+heft_status heft__digests_allocate(heft__layout *layout, heft_error *err);
+heft_status heft__digests_finish(heft__layout *layout, heft_error *err);
+/* The text of the sidecar file (heft__json_out_free in any case). */
+heft_status heft__digests_sidecar(const heft__layout *layout, heft__json_out *json, heft_error *err);
+void heft__digests_free(heft__layout *layout);
 
 /* ---- sets (shards.c) ---- */
 

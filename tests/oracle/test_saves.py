@@ -228,6 +228,63 @@ def test_bytes_that_stay_are_copied_by_the_kernel():
                         assert bytes(copy.view(name).read_buffer()) == array.tobytes()
 
 
+def test_digests():
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_XXHASH"]:
+        print("left out: this build has no xxhash")
+        return
+    import shutil
+    import subprocess
+
+    def xxh3(data):
+        """By another program, where there is one."""
+        return subprocess.run(["xxhsum", "-H2"], input=data, capture_output=True, check=True).stdout.split()[0].decode()
+    rng = numpy.random.default_rng(3)
+    chunk = 4 << 20
+    arrays = {"a": rng.integers(0, 255, 3 * chunk + 77, dtype=numpy.uint8), "b": numpy.zeros(0, numpy.uint8),
+              "c": rng.integers(0, 255, chunk, dtype=numpy.uint8), "d": rng.integers(0, 255, (1500, 7000), dtype=numpy.uint8)}
+    arrays.update({f"s{i}": rng.integers(0, 255, 10007 * i, dtype=numpy.uint8) for i in range(9)})
+    given = {name: ("U8", array.T if name == "d" else array) for name, array in arrays.items()}
+    plain = {name: ("U8", array[1].shape, numpy.ascontiguousarray(array[1]).tobytes()) for name, array in given.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path, other = os.path.join(folder, "a"), os.path.join(folder, "b")
+        found = []
+        save(path, given, {"heft.xxh3": "old", "k": "v"}, digests=7, verify=True)
+        with Archive(path) as archive:
+            found.append(archive.metadata())
+            views = {name: archive.view(name) for name in given}
+            save(other, {**views, "c": (archive, archive.find("c"))}, {"k": "v"}, digests=3, align=64, workers=3)
+        with Archive(other) as archive:
+            found.append(archive.metadata())
+        assert found[0] == found[1] and found[0]["k"] == "v"
+        digests = json.loads(found[0]["heft.xxh3"])
+        assert list(digests) == sorted(plain) and all(len(text) == 32 for text in digests.values())
+        side = json.loads(pathlib.Path(path + ".xxh3.json").read_text())
+        assert side["tensors"] == digests and side["data_xxh3"] == found[0]["heft.data_xxh3"]
+        assert side["file_nbytes"] == os.path.getsize(path)
+        with safetensors.safe_open(path, "np") as opened:
+            assert (opened.get_tensor("d") == arrays["d"].T).all()
+        if shutil.which("xxhsum"):
+            for name, (_, _, data) in plain.items():
+                values = b"".join(bytes.fromhex(xxh3(data[at:at + chunk])) for at in range(0, len(data), chunk))
+                assert digests[name] == xxh3(values), name
+            assert side["data_xxh3"] == xxh3(b"".join(sorted(bytes.fromhex(text) for text in digests.values())))
+        _, stats = save(path, {"x": given["a"]}, overwrite=True, digests=4)  # the header is the reference's
+        assert pathlib.Path(path).read_bytes() == model({"x": plain["a"]}, None)
+        turned = {"t": ("F32", rng.standard_normal((3000, 3001), dtype=numpy.float32))}
+        save(path, turned, overwrite=True, no_sync=True)
+        with Archive(path) as archive:
+            view = archive.view("t").permute()
+            save(other, {"t": view}, overwrite=True, no_sync=True, digests=1)
+        with Archive(other) as archive:
+            one = archive.metadata()["heft.xxh3"]
+        data, _ = save(None, {"t": ("F32", numpy.ascontiguousarray(turned["t"][1].T))}, digests=1)
+        assert one.encode().replace(b'"', b'\\"') in data
+        narrow = save(None, {"t": ("F32", turned["t"][1].T)}, as_dtype="BF16", digests=1)[0]
+        save(path, {"t": ("F32", turned["t"][1])}, overwrite=True, no_sync=True)
+        with Archive(path) as archive:
+            assert save(None, {"t": archive.view("t").permute()}, as_dtype="BF16", digests=1)[0] == narrow
+
+
 def test_aligned_files():
     rng = random.Random(8)
     with tempfile.TemporaryDirectory() as folder:
