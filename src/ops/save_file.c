@@ -106,7 +106,8 @@ static heft_status save_sidecar(const heft__save_job *job, const char *path, hef
     static const char suffix[] = ".xxh3.json";
     char name[HEFT__TARGET_PATH_MAX];
     size_t len = strlen(path);
-    if (len + sizeof suffix > sizeof name) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path is too long");
+    if (len + sizeof suffix > sizeof name)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path is too long");
     memcpy(name, path, len);
     memcpy(name + len, suffix, sizeof suffix);
     heft__json_out json;
