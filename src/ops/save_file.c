@@ -90,11 +90,12 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
 
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err) {
     heft__sink sink = {.target = target};
-    if (!job->options.no_sync && !job->options.no_direct && !job->options.digests && job->layout.emit.file_nbytes >= SAVE_DIRECT_LEAST)
-        heft__target_try_direct(target);
+    const heft_save_options *options = &job->options;
+    bool lasting = !options->no_sync && !options->no_direct && !options->digests;
+    if (lasting && job->layout.emit.file_nbytes >= SAVE_DIRECT_LEAST) heft__target_try_direct(target);
     heft_status status = heft__save_job_run(job, &sink, err);
     if (status == HEFT_OK) status = heft__target_sync(target, err);
-    if (status != HEFT_OK || !job->options.verify) return status;
+    if (status != HEFT_OK || !options->verify) return status;
     for (uint64_t i = 0; i < job->nparts; i++) job->parts[i].done = false;
     heft__target_sys_get()->drop_cache(target->fd);
     sink.compare = true;
