@@ -1,7 +1,7 @@
 /* bench: heft's own rows of peers.py: `heft_bench JOB PATH` does a job once, times it, and prints one line of JSON.
  *
- * Jobs: open, views, load, filter, slice_col, slice_row, save, save_sync (peers.py says what each is), check (every rule,
- * for memory).
+ * Jobs: open, views, load, filter, slice_col, slice_row, save, save_sync, cast_* (peers.py says what each is), check (every
+ * rule, for memory). HEFT_BENCH_REUSE=1 touches the destination of a cast before the clock starts.
  * "seconds" is from before opening until the result is there, "touch" one byte in 4 KiB after views, "sum" those bytes
  * of all tensors, "peak_kb" the growth of resident memory during the job. HEFT_BENCH_WORKERS sets the number of
  * threads. */
@@ -201,12 +201,57 @@ static void job_save_sync(const char *path) {
     save(path, false);
 }
 
+static void *pages(size_t nbytes) {
+    void *memory = aligned_alloc((size_t)2 << 20, nbytes);
+    if (!memory) exit(1);
+    madvise(memory, nbytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+/* 1 GiB of numbers into memory that the program has just obtained, or uses again. */
+static void cast(heft_dtype from, heft_dtype to) {
+    const size_t nbytes = (size_t)1 << 30;
+    size_t n = nbytes / (heft_dtype_bits(from) / 8), out_nbytes = n * (heft_dtype_bits(to) / 8);
+    heft_cast_options how = {.struct_size = sizeof how, .workers = options.workers};
+    float *in = pages(nbytes);
+    uint8_t *out = pages(out_nbytes);
+    for (size_t i = 0; i < nbytes / sizeof *in; i++) in[i] = (float)(i % 977) * 0.001f;
+    if (getenv("HEFT_BENCH_REUSE"))
+        for (size_t i = 0; i < out_nbytes; i += 4096) out[i] = 1;
+    started = now();
+    need(heft_cast(from, in, to, out, n, &how, &err));
+    stop();
+    sum = samples(out, out_nbytes);
+}
+
+static void job_cast_bf16_f32(const char *path) {
+    (void)path;
+    cast(HEFT_BF16, HEFT_F32);
+}
+
+static void job_cast_f32_bf16(const char *path) {
+    (void)path;
+    cast(HEFT_F32, HEFT_BF16);
+}
+
+static void job_cast_f32_f16(const char *path) {
+    (void)path;
+    cast(HEFT_F32, HEFT_F16);
+}
+
+static void job_cast_f8_bf16(const char *path) {
+    (void)path;
+    cast(HEFT_F8_E4M3, HEFT_BF16);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *path);
 } jobs[] = {{"open", job_open},     {"check", job_check},         {"views", job_views},        {"load", job_load},
             {"filter", job_filter}, {"slice_col", job_slice_col}, {"slice_row", job_slice_row},
-            {"save", job_save},     {"save_sync", job_save_sync}};
+            {"save", job_save},     {"save_sync", job_save_sync},
+            {"cast_bf16_f32", job_cast_bf16_f32}, {"cast_f32_bf16", job_cast_f32_bf16},
+            {"cast_f32_f16", job_cast_f32_f16},   {"cast_f8_bf16", job_cast_f8_bf16}};
 
 int main(int argc, char **argv) {
     const char *workers = getenv("HEFT_BENCH_WORKERS");
@@ -221,6 +266,6 @@ int main(int argc, char **argv) {
                    sum, status_kb("VmHWM") - before);
             return 0;
         }
-    fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row|save|save_sync PATH\n");
+    fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row|save|save_sync|cast_... PATH\n");
     return 2;
 }

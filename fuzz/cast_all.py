@@ -2,8 +2,8 @@
 
 usage: cast_all.py [DTYPE ...]     ./dev fuzz cast_all does it; without a dtype all of them, a few minutes each at most
 
-F64 is tried there and back: F32 to F64 to F32, and F64 to the dtype with one bit more than F32 has, which is the case where
-two roundings would differ from one.
+F64 is tried there and back, F32 to F64 to F32; and BF16, F8_E4M3 and F8_E5M2 also get, as F64, what is just above each F32 in
+size, where two roundings would differ from one.
 """
 
 import multiprocessing

@@ -44,7 +44,7 @@ static heft__cast_kernel *cast_kernel_of(heft_dtype from, heft_dtype to, uint32_
  * second gives what one rounding would; F8_E8M0 alone is defined by the nearest F32. */
 static bool cast_find_two(heft_dtype from, heft_dtype to, uint32_t flags, heft__cast *out) {
     if (cast_kind(from) != 'f' || cast_kind(to) != 'f' || from == HEFT_F32 || to == HEFT_F32) return false;
-    uint32_t first = flags & ~HEFT__CAST_SATURATE;
+    uint32_t first = flags & ~(HEFT__CAST_SATURATE | HEFT__CAST_STREAM);
     if (from == HEFT_F64 && to != HEFT_F8_E8M0) first |= HEFT__CAST_ODD;
     heft__cast_kernel *widen = cast_kernel_of(from, HEFT_F32, first), *narrow = cast_kernel_of(HEFT_F32, to, flags);
     if (!widen || !narrow) return false;
@@ -59,54 +59,34 @@ bool heft__cast_find(heft_dtype from, heft_dtype to, uint32_t flags, heft__cast 
     if (!heft__cast_supported(from, to)) return false;
     out->from = from;
     out->to = to;
-    out->stream = flags & HEFT__CAST_STREAM && heft__dtypes[to].bits >= 8;
-    flags &= ~(HEFT__CAST_STREAM | HEFT__CAST_ODD);
+    flags &= ~HEFT__CAST_ODD;
     if (!heft__cast_overflows(from, to)) flags &= ~HEFT__CAST_SATURATE;
     heft__cast_kernel *kernel = from == to ? cast_copy : cast_kernel_of(from, to, flags);
     if (!kernel && cast_find_two(from, to, flags, out)) return true;
-    /* A kernel that makes a table makes it in each step. */
-    if (kernel && heft__dtypes[from].bits == 8 && kernel == heft__cast_portable(from, to, flags)) out->stream = false;
     out->nstages = 1;
     out->stages[0] = (heft__cast_stage){kernel ? kernel : heft__cast_reference, from, to, flags};
     return true;
 }
 
-/* A few elements through all stages. */
-static size_t cast_step(const heft__cast *cast, const void *src, void *dst, size_t n) {
+/* Both passes, in steps. Floats are never refused. */
+static void cast_in_steps(const heft__cast *cast, const uint8_t *src, uint8_t *dst, size_t n) {
     float middle[CAST_STEP];
     const heft__cast_stage *stages = cast->stages;
-    if (cast->nstages == 1) return stages[0].kernel(&stages[0], src, dst, n);
-    stages[0].kernel(&stages[0], src, middle, n); /* floats are never refused */
-    return stages[1].kernel(&stages[1], middle, dst, n);
-}
-
-/* Up to the next place where copies past the caches can begin; no copy if elements never start there. */
-static size_t cast_first_step(const void *dst, size_t to) {
-    size_t gap = (64 - (uintptr_t)dst % 64) % 64;
-    return gap % to ? 0 : gap / to;
-}
-
-static size_t cast_in_steps(const heft__cast *cast, const uint8_t *src, uint8_t *dst, size_t n) {
-    uint64_t staged[CAST_STEP];
     size_t from = heft__dtypes[cast->from].bits / 8, to = heft__dtypes[cast->to].bits / 8;
-    size_t step = cast->stream ? cast_first_step(dst, to) : CAST_STEP;
-    for (size_t at = 0; at < n; at += step, step = CAST_STEP) {
-        if (step == 0) step = CAST_STEP;
-        if (step > n - at) step = n - at;
-        uint8_t *out = cast->stream ? (uint8_t *)staged : dst + at * to;
-        size_t done = cast_step(cast, src + at * from, out, step);
-        if (cast->stream && !heft__cast_stream(dst + at * to, staged, done * to))
-            memcpy(dst + at * to, staged, done * to);
-        if (done < step) return at + done;
+    for (size_t at = 0; at < n; at += CAST_STEP) {
+        size_t step = n - at < CAST_STEP ? n - at : CAST_STEP;
+        stages[0].kernel(&stages[0], src + at * from, middle, step);
+        stages[1].kernel(&stages[1], middle, dst + at * to, step);
     }
-    if (cast->stream) heft__cast_stream_end();
-    return n;
 }
 
 size_t heft__cast_run(const heft__cast *cast, const void *src, void *dst, size_t n) {
     uint64_t mode = heft__cpu_float_enter();
-    size_t done = cast->nstages == 1 && !cast->stream ? cast->stages[0].kernel(&cast->stages[0], src, dst, n)
-                                                      : cast_in_steps(cast, src, dst, n);
+    size_t done = n;
+    if (cast->nstages == 1)
+        done = cast->stages[0].kernel(&cast->stages[0], src, dst, n);
+    else
+        cast_in_steps(cast, src, dst, n);
     heft__cpu_float_leave(mode);
     return done;
 }

@@ -7,7 +7,7 @@
 /* What may be asked of a cast. */
 #define HEFT__CAST_SATURATE UINT32_C(1) /* out of range becomes the nearest end of the range */
 #define HEFT__CAST_INEXACT  UINT32_C(2) /* integers to floats are rounded where they must be */
-#define HEFT__CAST_STREAM   UINT32_C(4) /* results go past the caches where the processor can: for large results only */
+#define HEFT__CAST_STREAM   UINT32_C(4) /* results may go past the caches: for large ones only */
 /* Tiers switched off; only tests do so. */
 #define HEFT__CAST_NO_AVX512 UINT32_C(0x100)
 #define HEFT__CAST_NO_AVX2   UINT32_C(0x200)
@@ -33,7 +33,6 @@ typedef struct heft__cast {
     heft_dtype from, to;
     uint32_t nstages; /* with two, the first makes F32 */
     heft__cast_stage stages[2];
-    bool stream;
 } heft__cast;
 
 /* True if heft__cast_find finds a cast. A dtype to itself always is one: a copy. */
@@ -63,11 +62,6 @@ heft__cast_kernel *heft__cast_portable(heft_dtype from, heft_dtype to, uint32_t 
 heft__cast_kernel *heft__cast_avx2(heft_dtype from, heft_dtype to, uint32_t flags);
 heft__cast_kernel *heft__cast_avx512(heft_dtype from, heft_dtype to, uint32_t flags);
 heft__cast_kernel *heft__cast_neon(heft_dtype from, heft_dtype to, uint32_t flags);
-/* Copies past the caches; false (nothing done) where the processor has no such stores or dst is not aligned for them.
- */
-bool heft__cast_stream(void *dst, const void *src, size_t nbytes);
-void heft__cast_stream_end(void);
-
 /* False if every finite number and infinity of `from` has a place in `to`, so that SATURATE has no say. */
 bool heft__cast_overflows(heft_dtype from, heft_dtype to);
 /* One element by the reference: bits in, bits out. False if the cast refuses it. */

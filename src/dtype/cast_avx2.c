@@ -16,8 +16,9 @@ typedef struct avx2_sixteen {
 } avx2_sixteen;
 
 typedef avx2_sixteen avx2_load(const uint8_t *in);
-/* `most`: the largest result as F32 bits, to which a number is clamped; infinity clamps nothing. */
-typedef void avx2_save(uint8_t *out, avx2_sixteen full, __m256i most);
+/* `most`: the largest result as F32 bits, to which a number is clamped; infinity clamps nothing. `stream`: past the
+ * caches. */
+typedef void avx2_save(uint8_t *out, avx2_sixteen full, __m256i most, bool stream);
 
 static inline AVX2_INLINE __m256i avx2_set(uint32_t bits) {
     return _mm256_set1_epi32((int32_t)bits);
@@ -154,22 +155,36 @@ static inline AVX2_INLINE avx2_sixteen avx2_load_f64_odd(const uint8_t *in) {
 
 /* ---- from F32 ---- */
 
-static inline AVX2_INLINE void avx2_save_f32(uint8_t *out, avx2_sixteen full, __m256i most) {
-    _mm256_storeu_si256((void *)out, avx2_clamp(full.low, most));
-    _mm256_storeu_si256((void *)(out + 32), avx2_clamp(full.high, most));
+static inline AVX2_INLINE void avx2_put(uint8_t *out, __m256i bits, bool stream) {
+    if (stream)
+        _mm256_stream_si256((void *)out, bits);
+    else
+        _mm256_storeu_si256((void *)out, bits);
 }
 
-static inline AVX2_INLINE void avx2_save_same(uint8_t *out, avx2_sixteen full, __m256i most) {
+static inline AVX2_INLINE void avx2_put16(uint8_t *out, __m128i bits, bool stream) {
+    if (stream)
+        _mm_stream_si128((void *)out, bits);
+    else
+        _mm_storeu_si128((void *)out, bits);
+}
+
+static inline AVX2_INLINE void avx2_save_f32(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_put(out, avx2_clamp(full.low, most), stream);
+    avx2_put(out + 32, avx2_clamp(full.high, most), stream);
+}
+
+static inline AVX2_INLINE void avx2_save_same(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
     (void)most; /* nothing that is narrower than F32 overflows there */
-    _mm256_storeu_si256((void *)out, full.low);
-    _mm256_storeu_si256((void *)(out + 32), full.high);
+    avx2_put(out, full.low, stream);
+    avx2_put(out + 32, full.high, stream);
 }
 
-static inline AVX2_INLINE void avx2_save_f64(uint8_t *out, avx2_sixteen full, __m256i most) {
+static inline AVX2_INLINE void avx2_save_f64(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
     __m128i quarters[4] = {avx2_low(full.low), avx2_high(full.low), avx2_low(full.high), avx2_high(full.high)};
     (void)most;
     for (size_t i = 0; i < 4; i++)
-        _mm256_storeu_pd((void *)(out + i * 32), _mm256_cvtps_pd(_mm_castsi128_ps(quarters[i])));
+        avx2_put(out + i * 32, _mm256_castpd_si256(_mm256_cvtps_pd(_mm_castsi128_ps(quarters[i]))), stream);
 }
 
 static inline AVX2_INLINE __m256i avx2_to_bf16(__m256i full, __m256i most) {
@@ -180,17 +195,17 @@ static inline AVX2_INLINE __m256i avx2_to_bf16(__m256i full, __m256i most) {
     return _mm256_srli_epi32(_mm256_or_si256(rounded, _mm256_andnot_si256(avx2_set(0x7FFFFFFF), full)), 16);
 }
 
-static inline AVX2_INLINE void avx2_save_bf16(uint8_t *out, avx2_sixteen full, __m256i most) {
-    _mm256_storeu_si256((void *)out, avx2_pack(avx2_to_bf16(full.low, most), avx2_to_bf16(full.high, most)));
+static inline AVX2_INLINE void avx2_save_bf16(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_put(out, avx2_pack(avx2_to_bf16(full.low, most), avx2_to_bf16(full.high, most)), stream);
 }
 
 static inline AVX2_INLINE __m128i avx2_to_f16(__m256i full, __m256i most) {
     return _mm256_cvtps_ph(_mm256_castsi256_ps(avx2_clamp(full, most)), _MM_FROUND_TO_NEAREST_INT);
 }
 
-static inline AVX2_INLINE void avx2_save_f16(uint8_t *out, avx2_sixteen full, __m256i most) {
-    _mm_storeu_si128((void *)out, avx2_to_f16(full.low, most));
-    _mm_storeu_si128((void *)(out + 16), avx2_to_f16(full.high, most));
+static inline AVX2_INLINE void avx2_save_f16(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_put16(out, avx2_to_f16(full.low, most), stream);
+    avx2_put16(out + 16, avx2_to_f16(full.high, most), stream);
 }
 
 /* A float of 8 bits, as what becomes of an F32. */
@@ -222,25 +237,26 @@ static inline AVX2_INLINE __m256i avx2_to_byte(__m256i full, __m256i most, avx2_
     return _mm256_or_si256(code, sign);
 }
 
-static inline AVX2_INLINE void avx2_save_byte(uint8_t *out, avx2_sixteen full, __m256i most, avx2_byte to) {
+static inline AVX2_INLINE void avx2_save_byte(uint8_t *out, avx2_sixteen full, __m256i most, bool stream,
+                                              avx2_byte to) {
     __m256i wide = avx2_pack(avx2_to_byte(full.low, most, to), avx2_to_byte(full.high, most, to));
-    _mm_storeu_si128((void *)out, _mm_packus_epi16(avx2_low(wide), avx2_high(wide)));
+    avx2_put16(out, _mm_packus_epi16(avx2_low(wide), avx2_high(wide)), stream);
 }
 
-static inline AVX2_INLINE void avx2_save_e4m3(uint8_t *out, avx2_sixteen full, __m256i most) {
-    avx2_save_byte(out, full, most, (avx2_byte){3, 7, 0x7E, 0x7F, 0x7F, 0, false});
+static inline AVX2_INLINE void avx2_save_e4m3(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_save_byte(out, full, most, stream, (avx2_byte){3, 7, 0x7E, 0x7F, 0x7F, 0, false});
 }
 
-static inline AVX2_INLINE void avx2_save_e5m2(uint8_t *out, avx2_sixteen full, __m256i most) {
-    avx2_save_byte(out, full, most, (avx2_byte){2, 15, 0x7B, 0x7C, 0x7E, 1, false});
+static inline AVX2_INLINE void avx2_save_e5m2(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_save_byte(out, full, most, stream, (avx2_byte){2, 15, 0x7B, 0x7C, 0x7E, 1, false});
 }
 
-static inline AVX2_INLINE void avx2_save_e4m3fnuz(uint8_t *out, avx2_sixteen full, __m256i most) {
-    avx2_save_byte(out, full, most, (avx2_byte){3, 8, 0x7F, 0x80, 0x80, 0, true});
+static inline AVX2_INLINE void avx2_save_e4m3fnuz(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_save_byte(out, full, most, stream, (avx2_byte){3, 8, 0x7F, 0x80, 0x80, 0, true});
 }
 
-static inline AVX2_INLINE void avx2_save_e5m2fnuz(uint8_t *out, avx2_sixteen full, __m256i most) {
-    avx2_save_byte(out, full, most, (avx2_byte){2, 16, 0x7F, 0x80, 0x80, 0, true});
+static inline AVX2_INLINE void avx2_save_e5m2fnuz(uint8_t *out, avx2_sixteen full, __m256i most, bool stream) {
+    avx2_save_byte(out, full, most, stream, (avx2_byte){2, 16, 0x7F, 0x80, 0x80, 0, true});
 }
 
 /* ---- bytes to 16 bits: the whole work in lanes of 16 bits; `low` alone is used ---- */
@@ -297,26 +313,38 @@ static inline AVX2_INLINE avx2_sixteen avx2_e5m2_f16(const uint8_t *in) {
     return (avx2_sixteen){_mm256_or_si256(half, _mm256_and_si256(is_nan, avx2_set16(0x200))), _mm256_setzero_si256()};
 }
 
-static inline AVX2_INLINE void avx2_save_halves(uint8_t *out, avx2_sixteen halves, __m256i most) {
+static inline AVX2_INLINE void avx2_save_halves(uint8_t *out, avx2_sixteen halves, __m256i most, bool stream) {
     (void)most;
-    _mm256_storeu_si256((void *)out, halves.low);
+    avx2_put(out, halves.low, stream);
 }
 
 /* ---- the kernels ---- */
 
 /* Inlined with all functions and sizes constant. The last elements pass through memory of a whole step. */
+static inline AVX2_INLINE void avx2_loop(const uint8_t *in, uint8_t *out, size_t n, avx2_load *load, size_t from,
+                                         avx2_save *save, size_t to, __m256i most, bool stream) {
+    uint8_t rest_in[16 * 8] = {0}, rest_out[16 * 8];
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) save(out + i * to, load(in + i * from), most, stream);
+    if (i < n) {
+        memcpy(rest_in, in + i * from, (n - i) * from);
+        save(rest_out, load(rest_in), most, false);
+        memcpy(out + i * to, rest_out, (n - i) * to);
+    }
+}
+
+/* A stream begins at a multiple of 64 bytes; where no element does, there is none. */
 static inline AVX2_INLINE size_t avx2_run(const heft__cast_stage *stage, const void *src, void *dst, size_t n,
                                           avx2_load *load, size_t from, avx2_save *save, size_t to, uint32_t largest) {
     const uint8_t *in = src;
-    uint8_t *out = dst, rest_in[16 * 8] = {0}, rest_out[16 * 8];
+    uint8_t *out = dst;
     __m256i most = avx2_set(stage->flags & HEFT__CAST_SATURATE ? largest : 0x7F800000);
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) save(out + i * to, load(in + i * from), most);
-    if (i < n) {
-        memcpy(rest_in, in + i * from, (n - i) * from);
-        save(rest_out, load(rest_in), most);
-        memcpy(out + i * to, rest_out, (n - i) * to);
-    }
+    size_t plain = n, gap = (64 - (uintptr_t)dst % 64) % 64;
+    if (stage->flags & HEFT__CAST_STREAM && gap % to == 0 && gap / to < n) plain = gap / to;
+    avx2_loop(in, out, plain, load, from, save, to, most, false);
+    if (plain == n) return n;
+    avx2_loop(in + plain * from, out + plain * to, n - plain, load, from, save, to, most, true);
+    _mm_sfence();
     return n;
 }
 

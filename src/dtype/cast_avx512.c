@@ -12,8 +12,9 @@
 
 /* 16 F32 in one register. */
 typedef __m512i avx512_load(const uint8_t *in);
-/* `most`: the largest result as F32 bits, to which a number is clamped; infinity clamps nothing. */
-typedef void avx512_save(uint8_t *out, __m512i full, __m512i most);
+/* `most`: the largest result as F32 bits, to which a number is clamped; infinity clamps nothing. `stream`: past the
+ * caches. */
+typedef void avx512_save(uint8_t *out, __m512i full, __m512i most, bool stream);
 
 static inline AVX512_INLINE __m512i avx512_set(uint32_t bits) {
     return _mm512_set1_epi32((int32_t)bits);
@@ -117,33 +118,55 @@ static inline AVX512_INLINE __m512i avx512_load_f64_odd(const uint8_t *in) {
 
 /* ---- from F32 ---- */
 
-static inline AVX512_INLINE void avx512_save_f32(uint8_t *out, __m512i full, __m512i most) {
-    _mm512_storeu_si512(out, avx512_clamp(full, most));
+static inline AVX512_INLINE void avx512_put(uint8_t *out, __m512i bits, bool stream) {
+    if (stream)
+        _mm512_stream_si512((void *)out, bits);
+    else
+        _mm512_storeu_si512(out, bits);
 }
 
-static inline AVX512_INLINE void avx512_save_same(uint8_t *out, __m512i full, __m512i most) {
+static inline AVX512_INLINE void avx512_put32(uint8_t *out, __m256i bits, bool stream) {
+    if (stream)
+        _mm256_stream_si256((void *)out, bits);
+    else
+        _mm256_storeu_si256((void *)out, bits);
+}
+
+static inline AVX512_INLINE void avx512_put16(uint8_t *out, __m128i bits, bool stream) {
+    if (stream)
+        _mm_stream_si128((void *)out, bits);
+    else
+        _mm_storeu_si128((void *)out, bits);
+}
+
+static inline AVX512_INLINE void avx512_save_f32(uint8_t *out, __m512i full, __m512i most, bool stream) {
+    avx512_put(out, avx512_clamp(full, most), stream);
+}
+
+static inline AVX512_INLINE void avx512_save_same(uint8_t *out, __m512i full, __m512i most, bool stream) {
     (void)most; /* nothing that is narrower than F32 overflows there */
-    _mm512_storeu_si512(out, full);
+    avx512_put(out, full, stream);
 }
 
-static inline AVX512_INLINE void avx512_save_f64(uint8_t *out, __m512i full, __m512i most) {
+static inline AVX512_INLINE void avx512_save_f64(uint8_t *out, __m512i full, __m512i most, bool stream) {
     (void)most;
-    _mm512_storeu_pd(out, _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_castsi512_si256(full))));
-    _mm512_storeu_pd(out + 64, _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_extracti64x4_epi64(full, 1))));
+    avx512_put(out, _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_castsi512_si256(full)))), stream);
+    avx512_put(out + 64, _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_extracti64x4_epi64(full, 1)))),
+               stream);
 }
 
-static inline AVX512_INLINE void avx512_save_bf16(uint8_t *out, __m512i full, __m512i most) {
+static inline AVX512_INLINE void avx512_save_bf16(uint8_t *out, __m512i full, __m512i most, bool stream) {
     __m512i size = avx512_size(full), even = _mm512_and_si512(_mm512_srli_epi32(full, 16), avx512_set(1));
     __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(size, avx512_set(0x7FFF)), even);
     rounded = _mm512_mask_or_epi32(_mm512_min_epu32(rounded, most), avx512_is_nan(full), size, avx512_set(0x400000));
     rounded = _mm512_srli_epi32(_mm512_or_si512(rounded, avx512_sign(full)), 16);
-    _mm256_storeu_si256((void *)out, _mm512_cvtepi32_epi16(rounded));
+    avx512_put32(out, _mm512_cvtepi32_epi16(rounded), stream);
 }
 
-static inline AVX512_INLINE void avx512_save_f16(uint8_t *out, __m512i full, __m512i most) {
+static inline AVX512_INLINE void avx512_save_f16(uint8_t *out, __m512i full, __m512i most, bool stream) {
     __m512 clamped = _mm512_castsi512_ps(avx512_clamp(full, most));
     const __mmask16 all = 0xFFFF; /* the macro without a mask warns when not optimizing */
-    _mm256_storeu_si256((void *)out, _mm512_maskz_cvtps_ph(all, clamped, _MM_FROUND_TO_NEAREST_INT));
+    avx512_put32(out, _mm512_maskz_cvtps_ph(all, clamped, _MM_FROUND_TO_NEAREST_INT), stream);
 }
 
 /* A float of 8 bits, as what becomes of an F32. */
@@ -156,7 +179,8 @@ typedef struct avx512_byte {
 
 /* Normal numbers are rounded in the bits of the F32; below them the unit rounds, by adding a power of two whose last
  * bit is worth what the last bit of a subnormal is. */
-static inline AVX512_INLINE void avx512_save_byte(uint8_t *out, __m512i full, __m512i most, avx512_byte to) {
+static inline AVX512_INLINE void avx512_save_byte(uint8_t *out, __m512i full, __m512i most, bool stream,
+                                                  avx512_byte to) {
     uint32_t drop = 23 - to.mantissa_bits, magic = (127 + 1 - to.bias + drop) << 23;
     __m512i size = _mm512_min_epu32(avx512_size(full), most);
     __m512i even = _mm512_and_si512(_mm512_srli_epi32(size, drop), avx512_set(1));
@@ -171,41 +195,53 @@ static inline AVX512_INLINE void avx512_save_byte(uint8_t *out, __m512i full, __
     __m512i sign = _mm512_and_si512(_mm512_srli_epi32(full, 24), avx512_set(0x80));
     __mmask16 has_sign = to.fnuz ? _mm512_cmpgt_epi32_mask(code, _mm512_setzero_si512()) : (__mmask16)0xFFFF;
     code = _mm512_mask_or_epi32(code, has_sign, code, sign);
-    _mm_storeu_si128((void *)out, _mm512_cvtepi32_epi8(code));
+    avx512_put16(out, _mm512_cvtepi32_epi8(code), stream);
 }
 
-static inline AVX512_INLINE void avx512_save_e4m3(uint8_t *out, __m512i full, __m512i most) {
-    avx512_save_byte(out, full, most, (avx512_byte){3, 7, 0x7E, 0x7F, 0x7F, 0, false});
+static inline AVX512_INLINE void avx512_save_e4m3(uint8_t *out, __m512i full, __m512i most, bool stream) {
+    avx512_save_byte(out, full, most, stream, (avx512_byte){3, 7, 0x7E, 0x7F, 0x7F, 0, false});
 }
 
-static inline AVX512_INLINE void avx512_save_e5m2(uint8_t *out, __m512i full, __m512i most) {
-    avx512_save_byte(out, full, most, (avx512_byte){2, 15, 0x7B, 0x7C, 0x7E, 1, false});
+static inline AVX512_INLINE void avx512_save_e5m2(uint8_t *out, __m512i full, __m512i most, bool stream) {
+    avx512_save_byte(out, full, most, stream, (avx512_byte){2, 15, 0x7B, 0x7C, 0x7E, 1, false});
 }
 
-static inline AVX512_INLINE void avx512_save_e4m3fnuz(uint8_t *out, __m512i full, __m512i most) {
-    avx512_save_byte(out, full, most, (avx512_byte){3, 8, 0x7F, 0x80, 0x80, 0, true});
+static inline AVX512_INLINE void avx512_save_e4m3fnuz(uint8_t *out, __m512i full, __m512i most, bool stream) {
+    avx512_save_byte(out, full, most, stream, (avx512_byte){3, 8, 0x7F, 0x80, 0x80, 0, true});
 }
 
-static inline AVX512_INLINE void avx512_save_e5m2fnuz(uint8_t *out, __m512i full, __m512i most) {
-    avx512_save_byte(out, full, most, (avx512_byte){2, 16, 0x7F, 0x80, 0x80, 0, true});
+static inline AVX512_INLINE void avx512_save_e5m2fnuz(uint8_t *out, __m512i full, __m512i most, bool stream) {
+    avx512_save_byte(out, full, most, stream, (avx512_byte){2, 16, 0x7F, 0x80, 0x80, 0, true});
 }
 
 /* ---- the kernels ---- */
 
 /* Inlined with all functions and sizes constant. The last elements pass through memory of a whole step. */
+static inline AVX512_INLINE void avx512_loop(const uint8_t *in, uint8_t *out, size_t n, avx512_load *load, size_t from,
+                                             avx512_save *save, size_t to, __m512i most, bool stream) {
+    uint8_t rest_in[16 * 8] = {0}, rest_out[16 * 8];
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) save(out + i * to, load(in + i * from), most, stream);
+    if (i < n) {
+        memcpy(rest_in, in + i * from, (n - i) * from);
+        save(rest_out, load(rest_in), most, false);
+        memcpy(out + i * to, rest_out, (n - i) * to);
+    }
+}
+
+/* A stream begins at a multiple of 64 bytes; where no element does, there is none. */
 static inline AVX512_INLINE size_t avx512_run(const heft__cast_stage *stage, const void *src, void *dst, size_t n,
                                               avx512_load *load, size_t from, avx512_save *save, size_t to,
                                               uint32_t largest) {
     const uint8_t *in = src;
-    uint8_t *out = dst, rest_in[16 * 8] = {0}, rest_out[16 * 8];
+    uint8_t *out = dst;
     __m512i most = avx512_set(stage->flags & HEFT__CAST_SATURATE ? largest : 0x7F800000);
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) save(out + i * to, load(in + i * from), most);
-    if (i < n) {
-        memcpy(rest_in, in + i * from, (n - i) * from);
-        save(rest_out, load(rest_in), most);
-        memcpy(out + i * to, rest_out, (n - i) * to);
-    }
+    size_t plain = n, gap = (64 - (uintptr_t)dst % 64) % 64;
+    if (stage->flags & HEFT__CAST_STREAM && gap % to == 0 && gap / to < n) plain = gap / to;
+    avx512_loop(in, out, plain, load, from, save, to, most, false);
+    if (plain == n) return n;
+    avx512_loop(in + plain * from, out + plain * to, n - plain, load, from, save, to, most, true);
+    _mm_sfence();
     return n;
 }
 
