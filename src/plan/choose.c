@@ -24,13 +24,14 @@ const char *heft_reason_name(heft_reason reason) {
 
 /* ---- the table ---- */
 
-/* What offsets, lengths and addresses of direct reads are multiples of; 0: there can be none. */
+/* What offsets, lengths and addresses of direct reads are multiples of; 0: there can be none. No system is known that asks
+ * more of addresses than a small page; scratch is aligned to that. */
 static uint32_t choose_alignment(const heft__plan_source *source) {
     const heft__source_facts *facts = &source->facts;
     if (!facts->file || facts->direct == HEFT__DIRECT_REFUSED || facts->fs_class == HEFT__FS_MEMORY) return 0;
     uint32_t align = facts->direct_memory > facts->direct_offset ? facts->direct_memory : facts->direct_offset;
     if (align == 0) align = HEFT__DIRECT_ASSUMED;
-    if (align > HEFT__PLAN_DIRECT_MOST || (align & (align - 1))) return 0;
+    if (align > HEFT__PLAN_DIRECT_MOST || facts->direct_memory > 4096 || (align & (align - 1))) return 0;
     if (source->source->window_offset % align || source->source->size > (uint64_t)INT64_MAX) return 0;
     return align;
 }
@@ -338,7 +339,7 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
     else if (source->reason == HEFT_REASON_SMALL)
         snprintf(out, size, "only %s of it are wanted, and direct reads pay from 16 MiB on", wanted);
     else if (source->reason == HEFT_REASON_NO_DIO)
-        snprintf(out, size, "%s takes no direct reads of it, or only such with an alignment above 64 KiB",
+        snprintf(out, size, "%s takes no direct reads of this file, or only with too large an alignment",
                  facts->fs_name);
     else if (source->reason == HEFT_REASON_EXTENT_CAP)
         snprintf(out, size, "it is wanted in %llu pieces; direct reads are for up to %llu",
