@@ -135,6 +135,9 @@ typedef struct cli_args {
     bool stats, force, verbose;
     const char *name, *index, *output;
     uint32_t format;
+    /* stats */
+    bool hist;
+    const char *fail_on;
     /* filters */
     cli_words include, exclude, defer, replicated, tp_rules;
     const char *skip;
@@ -182,6 +185,7 @@ int cli_models(const cli_args *args);
 int cli_info(const cli_args *args);
 int cli_show(const cli_args *args);
 int cli_check(const cli_args *args);
+int cli_stats(const cli_args *args);
 int cli_plan(const cli_args *args);
 int cli_load(const cli_args *args);
 int cli_warm(const cli_args *args);
@@ -199,6 +203,11 @@ heft_status cli_check_path(const cli_args *args, const char *path, heft_report *
 void cli_warn(const cli_args *args, const char *path, const heft_archive *archive);
 /* A text file beside the inputs, at most `limit` bytes, with a NUL after it: free *text with the default allocator, *len + 1. */
 heft_status cli_read_text(const char *path, uint64_t limit, char **text, size_t *len, heft_error *err);
+
+/* The tensors that the operands after the first name by GLOBs, all without any; says which GLOBs match nothing if none does
+ * (pick.c). Release *ids. */
+heft_status cli_pick(const cli_args *args, const heft_archive *archive, heft_order order, heft_buffer *ids, uint64_t *nids,
+                     heft_error *err);
 
 /* ---- faults: likely cause and next step (advice.c, faults.def) --------------------------------------------------- */
 

@@ -31,47 +31,11 @@ typedef struct ls_state {
 
 /* ---- which, and in what order ------------------------------------------------------------------------------------ */
 
-/* A copy of a GLOB. One that is a tensor's name, letter by letter, means that tensor, whatever it holds. */
-static char *ls_glob(const char *glob, bool literal) {
-    cli_text text = {0};
-    for (const char *at = glob; *at; at++) {
-        if (literal && strchr("*?[]\\", *at)) cli_text_put(&text, "\\", 1);
-        cli_text_put(&text, at, 1);
-    }
-    cli_text_put(&text, "", 1);
-    return text.data;
-}
-
-static void ls_no_match(const ls_state *s, const char *glob) {
-    cli_text line = {0};
-    cli_text_escaped(&line, s->path, strlen(s->path));
-    cli_text_str(&line, ": no tensor matches \"");
-    cli_text_escaped(&line, glob, strlen(glob));
-    cli_text_str(&line, strpbrk(glob, "*?[") ? "\"" : "\"; a GLOB is for whole names, with * for any run of bytes");
-    cli_complain("%.*s", (int)line.len, line.data);
-    cli_text_free(&line);
-}
-
 static heft_status ls_select(ls_state *s, heft_error *err) {
-    size_t nglobs = s->args->noperands - 1;
-    char **globs = calloc(nglobs + 1, sizeof *globs);
-    if (!globs) cli_die_memory();
-    for (size_t i = 0; i < nglobs; i++) {
-        const char *glob = s->args->operands[i + 1];
-        uint64_t id;
-        bool exact = heft_archive_find(s->archive, glob, SIZE_MAX, &id, NULL) == HEFT_OK;
-        globs[i] = ls_glob(glob, exact);
-    }
-    heft_selection selection = {.struct_size = sizeof selection, .include = (const char *const *)globs, .ninclude = nglobs};
     /* The command line's orders are natural, bytes, file; the library's are name, natural, file. */
     static const heft_order orders[] = {HEFT_ORDER_NATURAL, HEFT_ORDER_NAME, HEFT_ORDER_FILE};
-    selection.order = orders[s->args->order];
-    heft_status status = heft_archive_select(s->archive, &selection, &s->selected, &s->nids, err);
+    heft_status status = cli_pick(s->args, s->archive, orders[s->args->order], &s->selected, &s->nids, err);
     if (status == HEFT_OK) s->ids = s->selected.data;
-    for (size_t i = 0; i < nglobs; i++) free(globs[i]);
-    free(globs);
-    if (status == HEFT_OK && nglobs && s->nids == 0)
-        for (size_t i = 0; i < nglobs; i++) ls_no_match(s, s->args->operands[i + 1]);
     return status;
 }
 

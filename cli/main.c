@@ -29,6 +29,11 @@ const cli_command cli_commands[] = {
      "  heft check model.safetensors\n"
      "  heft check -q models/*\n"
      "  heft check --json model-directory"},
+    {"stats", CLI_STATS, cli_stats, "heft stats [OPTIONS] PATH [GLOB ...]",
+     "tell what the values of tensors are: range, mean, deviation, norm, zeros, NaN",
+     "  heft stats model.safetensors\n"
+     "  heft stats --hist model-directory '*.weight'\n"
+     "  heft stats --json --fail-on nan,inf model-directory"},
     {"diff", CLI_DIFF, cli_diff, "heft diff [OPTIONS] A B",
      "tell how two models differ: names, dtypes, shapes, metadata, values",
      "  heft diff before.safetensors after.safetensors\n"

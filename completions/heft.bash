@@ -20,7 +20,7 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'ls info show check plan load warm bench diff --help --version' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'ls info show check stats plan load warm bench diff --help --version' -- "$cur")
         return
     fi
     case $prev in
@@ -30,6 +30,7 @@ _heft() {
     --index-mode) word='exact prefer ignore' ;;
     --links) word='follow beneath' ;;
     --skip) word='vision mtp activation-scales vision,mtp' ;;
+    --fail-on) word='nan inf nan,inf' ;;
     --preset) word='atlas vllm' ;;
     --io) word='auto map buffered direct' ;;
     --engine) word='auto pool uring' ;;
@@ -61,7 +62,7 @@ _heft() {
             ;;
         esac
     done
-    if [ "$prev" = --name ] || [ "$prev" = -n ] || { [ "$count" -ge 1 ] && [[ $command == ls || $command == show ]]; }; then
+    if [ "$prev" = --name ] || [ "$prev" = -n ] || { [ "$count" -ge 1 ] && [[ $command == ls || $command == show || $command == stats ]]; }; then
         _heft_names "$path" "$cur"
         [ ${#COMPREPLY[@]} -gt 0 ] && return
     fi

@@ -18,6 +18,7 @@ complete -c heft -n __fish_use_subcommand -f -a ls -d 'list tensors'
 complete -c heft -n __fish_use_subcommand -f -a info -d 'tell what a model is'
 complete -c heft -n __fish_use_subcommand -f -a show -d 'show values'
 complete -c heft -n __fish_use_subcommand -f -a check -d 'tell whether a model is whole'
+complete -c heft -n __fish_use_subcommand -f -a stats -d 'tell what the values of tensors are'
 complete -c heft -n __fish_use_subcommand -f -a plan -d 'tell how a model would be loaded'
 complete -c heft -n __fish_use_subcommand -f -a load -d 'load a model and tell what that took'
 complete -c heft -n __fish_use_subcommand -f -a warm -d 'bring a model into the page cache'
@@ -34,7 +35,7 @@ complete -c heft -l variant -x -d 'variant of a directory'
 complete -c heft -l links -x -a 'follow beneath' -d 'where links may lead'
 complete -c heft -l max-header -x -d 'longest header'
 complete -c heft -l stdin-limit -x -d 'most that is read of a pipe'
-complete -c heft -n '__fish_seen_subcommand_from ls info show check' -s j -l jobs -x -d threads
+complete -c heft -n '__fish_seen_subcommand_from ls info show check stats' -s j -l jobs -x -d threads
 complete -c heft -s h -l help -d 'options and examples'
 
 set -l ls '__fish_seen_subcommand_from ls'
@@ -51,7 +52,7 @@ complete -c heft -n $ls -s 1 -l names -d 'names only'
 complete -c heft -n $ls -s b -l bytes -d 'exact numbers'
 complete -c heft -n '__fish_seen_subcommand_from ls info' -l fillers -d 'show fillers'
 complete -c heft -n '__fish_seen_subcommand_from ls info' -l unknown-dtypes -d 'as opaque bytes'
-complete -c heft -n '__fish_seen_subcommand_from ls show; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
+complete -c heft -n '__fish_seen_subcommand_from ls show stats; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
 
 complete -c heft -n '__fish_seen_subcommand_from info' -l kinds -r -d 'rules for kinds of model'
 
@@ -96,3 +97,6 @@ complete -c heft -n $diff -l tolerance -x -d 'close by so much'
 complete -c heft -n $diff -l relative -x -d 'or by this part'
 complete -c heft -n $diff -l headers -d 'no values'
 complete -c heft -n $diff -l all -d 'every difference'
+
+complete -c heft -n '__fish_seen_subcommand_from stats' -l hist -d 'draw the distribution'
+complete -c heft -n '__fish_seen_subcommand_from stats' -l fail-on -x -a 'nan inf nan,inf' -d 'exit status 1'

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMMANDS = ("ls", "info", "show", "check", "plan", "load", "warm", "bench", "diff")
+COMMANDS = ("ls", "info", "show", "check", "stats", "plan", "load", "warm", "bench", "diff")
 HEAD = """# Kinds of fault
 
 The closed list of class words: the word after `BAD` in `heft check`, the state of a bad row in `heft ls --models`, `kind` in JSON,

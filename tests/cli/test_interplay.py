@@ -371,6 +371,20 @@ class Json(Base):
         self.assertEqual(json.loads(self.heft("show", "--json", "zero.safetensors", "z").stdout)["values"], [])
         self.assertEqual(json.loads(self.heft("show", "--json", "zero.safetensors", "scalar").stdout)["values"], 0.1)
 
+    def test_stats(self):
+        for path in ("large.safetensors", "dtypes.safetensors", "bert", "sharded"):
+            found = json.loads(self.heft("stats", "--json", "--hist", path).stdout)
+            self.assertEqual(list(found), ["path", "nan_tensors", "inf_tensors", "requested_nbytes", "tensors"])
+            listed = {t["name"]: t for t in json.loads(self.heft("ls", "--json", path).stdout)["tensors"]}
+            self.assertEqual([t["name"] for t in found["tensors"]], list(listed))
+            self.assertEqual(found["requested_nbytes"], sum(t["nbytes"] for t in listed.values()))
+            self.assertEqual(found["nan_tensors"], sum(t["nan"] > 0 for t in found["tensors"]))
+            for tensor in found["tensors"][:12]:
+                shown = json.loads(self.heft("show", "--json", "--stats", path, "--name", tensor["name"]).stdout)["stats"]
+                self.assertEqual({k: tensor[k] for k in shown}, shown)
+                self.assertEqual(sum(tensor["histogram"]), tensor["count"] - tensor["nan"] - tensor["inf"])
+                self.assertEqual(tensor["histogram"][40], tensor["zeros"])
+
     def test_check(self):
         bad = sorted("bad/" + n for n in os.listdir(self.path("bad")) if n != "notes.safetensors")
         out = self.heft("check", "--json", *bad, code=1).stdout.decode().splitlines()
