@@ -161,6 +161,7 @@ typedef struct cli_args {
 #define CLI_FORMAT_UNSET UINT32_C(0)
 #define CLI_FORMAT_RAW UINT32_C(1)
 #define CLI_FORMAT_JSON UINT32_C(2)
+#define CLI_FORMAT_NPY UINT32_C(3)
 
 typedef struct cli_command {
     const char *name;
@@ -274,6 +275,9 @@ heft_status cli_render_view(const cli_args *args, const heft_view *view, heft_re
 
 /* Writes a view in bounded memory: its little-endian bytes, or its values as nested JSON arrays. */
 heft_status cli_write_raw(const cli_args *args, const heft_view *view, heft__output *out, heft_read_stats *stats,
+                          heft_error *err);
+/* The same as an npy file. */
+heft_status cli_write_npy(const cli_args *args, const heft_view *view, heft__output *out, heft_read_stats *stats,
                           heft_error *err);
 heft_status cli_write_json_values(const cli_args *args, const heft_view *view, heft__output *out,
                                   heft_read_stats *stats, heft_error *err);

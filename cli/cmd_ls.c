@@ -121,8 +121,15 @@ static cli_style ls_cell(void *ctx, uint64_t row, size_t column, cli_text *text)
     case 1: cli_text_str(text, heft_dtype_name(t->dtype)); return CLI_ACCENT;
     case 2: cli_text_shape(text, t->rank, t->shape); return CLI_PLAIN;
     case 3: ls_size(s, t->nbytes, text); return CLI_PLAIN;
-    case 4: cli_text_u64(text, t->offset); return CLI_PLAIN;
+    case 4:
+        if (t->offset == HEFT_NONE) cli_text_str(text, "-"); /* compressed */
+        else cli_text_u64(text, t->offset);
+        return CLI_PLAIN;
     case 5:
+        if (t->offset == HEFT_NONE) {
+            cli_text_str(text, "-");
+            return CLI_PLAIN;
+        }
         cli_text_u64(text, ls_alignment(t->offset));
         return element > ls_alignment(t->offset) ? CLI_WARN : CLI_PLAIN;
     default:
@@ -230,7 +237,8 @@ static void ls_json_tensor(heft__json_out *json, const heft_tensor *t) {
     heft__json_out_key(json, "file", SIZE_MAX);
     heft__json_out_u64(json, t->file);
     heft__json_out_key(json, "offset", SIZE_MAX);
-    heft__json_out_u64(json, t->offset);
+    if (t->offset == HEFT_NONE) heft__json_out_null(json);
+    else heft__json_out_u64(json, t->offset);
     heft__json_out_object_end(json);
 }
 

@@ -260,13 +260,23 @@ static heft_status show_json(show_state *s, heft__output *out, heft_error *err) 
     return status;
 }
 
+/* What --format says, or else the name of the file. */
+static uint32_t show_format(const cli_args *args) {
+    if (args->json || !args->output) return CLI_FORMAT_JSON;
+    size_t len = strlen(args->output);
+    bool npy = len > 4 && strcmp(args->output + len - 4, ".npy") == 0;
+    return args->format ? args->format : npy ? CLI_FORMAT_NPY : CLI_FORMAT_RAW;
+}
+
 static heft_status show_output(show_state *s, heft_error *err) {
     const char *path = s->args->output ? s->args->output : "-";
     heft__output *out;
     heft_status status = heft__output_open(path, s->args->force, &out, err);
     if (status != HEFT_OK) return status;
-    bool raw = s->args->output && !s->args->json && s->args->format != CLI_FORMAT_JSON;
-    status = raw ? cli_write_raw(s->args, &s->view, out, &s->stats, err) : show_json(s, out, err);
+    uint32_t format = show_format(s->args);
+    if (format == CLI_FORMAT_RAW) status = cli_write_raw(s->args, &s->view, out, &s->stats, err);
+    else if (format == CLI_FORMAT_NPY) status = cli_write_npy(s->args, &s->view, out, &s->stats, err);
+    else status = show_json(s, out, err);
     if (status == HEFT_OK) status = heft__output_commit(out, err);
     else heft__output_abort(out);
     if (status == HEFT_OK) show_account(s, strcmp(path, "-") == 0);
@@ -285,7 +295,7 @@ static bool show_arguments_agree(const cli_args *args) {
         {!args->name && args->noperands < 2, "the name of a tensor is missing; heft ls lists them"},
         {args->index && !args->name, "--index goes with --name"},
         {args->format && !args->output, "--format goes with --output"},
-        {args->format == CLI_FORMAT_RAW && args->json, "--json and --format raw exclude each other"},
+        {args->format && args->format != CLI_FORMAT_JSON && args->json, "--json goes with --format json only"},
         {args->stats && args->output && !args->json && args->format != CLI_FORMAT_JSON,
          "statistics are written as JSON: give --format json"},
         {args->force && !args->output, "--force goes with --output"},

@@ -132,7 +132,9 @@ static void info_header(const info_facts *f, cli_text *line) {
     info_label(line, "header");
     cli_text_grouped(line, f->header_nbytes);
     cli_text_str(line, " bytes");
-    if (f->nfiles == 1) {
+    if (f->nfiles == 1 && f->header_nbytes == 0) {
+        cli_text_str(line, " before all data: each array has a header of its own");
+    } else if (f->nfiles == 1) {
         cli_text_str(line, "; data starts at ");
         cli_text_grouped(line, f->data_start);
         cli_text_format(line, ", %llu mod 64", (unsigned long long)(f->data_start % 64));

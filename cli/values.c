@@ -143,6 +143,47 @@ heft_status cli_write_raw(const cli_args *args, const heft_view *view, heft__out
     return status;
 }
 
+/* ---- npy --------------------------------------------------------------------------------------------------------- */
+
+typedef struct values_npy {
+    heft__output *out;
+    heft_status status;
+    heft_error err;
+} values_npy;
+
+static int values_npy_write(void *ctx, const void *data, size_t nbytes) {
+    values_npy *npy = ctx;
+    npy->status = heft__output_write(npy->out, data, nbytes, &npy->err);
+    return npy->status == HEFT_OK ? 0 : npy->err.sys_errno ? npy->err.sys_errno : 1;
+}
+
+/* What the reads of the save amount to: the plan of the view says it. */
+static void values_npy_count(const heft_view *view, const heft_read_options *options, heft_read_stats *stats) {
+    heft_plan *plan;
+    heft_plan_summary sum;
+    if (heft_plan_views(view, 1, NULL, options, &plan, NULL) != HEFT_OK) return;
+    heft_plan_summarize(plan, &sum);
+    heft_plan_free(plan);
+    stats->requested_nbytes = sum.requested_nbytes;
+    stats->kept_nbytes = sum.kept_nbytes;
+    stats->requests = sum.nblocks;
+}
+
+heft_status cli_write_npy(const cli_args *args, const heft_view *view, heft__output *out, heft_read_stats *stats,
+                          heft_error *err) {
+    values_npy npy = {.out = out};
+    heft_read_options reading = cli_read_options(args);
+    heft_save_item item = {.name = "data", .view = view};
+    heft_save_options options = {.struct_size = sizeof options, .format = "npy"};
+    heft_status status = heft_save_callback(&item, 1, &options, values_npy_write, &npy, NULL, err);
+    if (npy.status != HEFT_OK) { /* what went wrong is the output's */
+        *err = npy.err;
+        return npy.status;
+    }
+    if (status == HEFT_OK) values_npy_count(view, &reading, stats);
+    return status;
+}
+
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 typedef struct values_json {

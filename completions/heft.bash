@@ -26,7 +26,7 @@ _heft() {
     case $prev in
     --order) word='natural bytes file' ;;
     --sort) word='name size offset dtype' ;;
-    --format) word='raw json' ;;
+    --format) word='raw json npy' ;;
     --index-mode) word='exact prefer ignore' ;;
     --links) word='follow beneath' ;;
     --skip) word='vision mtp activation-scales vision,mtp' ;;

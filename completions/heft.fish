@@ -61,7 +61,7 @@ complete -c heft -n $show -l stats -d statistics
 complete -c heft -n $show -s n -l name -x -a '(__heft_names)' -d 'exact name'
 complete -c heft -n $show -s i -l index -x -d index
 complete -c heft -n $show -s o -l output -r -d output
-complete -c heft -n $show -l format -x -a 'raw json' -d 'of the output'
+complete -c heft -n $show -l format -x -a 'raw json npy' -d 'of the output'
 complete -c heft -n $show -s f -l force -d 'replace the output'
 complete -c heft -n '__fish_seen_subcommand_from show check plan' -s v -l verbose -d 'say more'
 

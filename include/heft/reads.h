@@ -40,7 +40,7 @@ HEFT_API heft_status heft_can_borrow(const heft_view *view, uint64_t min_alignme
 typedef struct heft_read_options {
     size_t struct_size;
     uint32_t workers;        /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
-    bool keep_file_order;    /* leave components little-endian as in the file; default: host byte order */
+    bool keep_file_order;    /* components come little-endian, as nearly all files have them; default: host byte order */
     bool reserved_flags[3];
     uint64_t gap_nbytes;     /* gaps up to this are read over when runs are merged; 0: 32 KiB; HEFT_NONE: never */
     uint64_t block_nbytes;   /* bytes of one request; 0: 4 MiB */

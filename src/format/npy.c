@@ -153,7 +153,7 @@ static heft_status npy_void(npy_text *t, const uint8_t *at, uint64_t size, const
     }
     return npy_fail(t, at, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE,
                     "dtype '%s': %s bytes without a type, which is how NumPy writes %s of ml_dtypes; say what they are "
-                    "by void%u",
+                    "by the option void%u of heft_open_options",
                     spelling, size == 1 ? "single" : "pairs of", size == 1 ? "float8" : "bfloat16", (unsigned)size);
 }
 
@@ -440,7 +440,7 @@ heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *sh
     char text[HEFT__NPY_EMIT_MAX];
     int n;
     if (!descr)
-        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "NumPy has no dtype %s%s",
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "NumPy has no dtype %s%s",
                           heft_dtype_name(dtype),
                           heft_dtype_bits(dtype) % 8 ? "" : "; it can be written as raw bytes or as unsigned integers");
     if (rank > HEFT_MAX_RANK)

@@ -48,7 +48,7 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->page = 4096;
     plan->side_arena = HEFT__PLAN_NONE;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
-    plan->swap_big = !request->host_is_big_endian && !o->keep_file_order;
+    plan->swap_big = !request->host_is_big_endian || o->keep_file_order; /* what is kept is the order of most files */
     plan->layout = request->layout;
     plan->slots = request->slots;
     if (!plan_reserve(&plan->alloc, (void **)&plan->items, &plan->items_capacity, request->nviews,

@@ -3,10 +3,12 @@
 
 usage: make_inputs.py DIRECTORY        (standard library only; the same bytes on every machine)
 """
+import io
 import json
 import os
 import struct
 import sys
+import zipfile
 
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
         "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
@@ -275,11 +277,41 @@ def broken_sets(m):
     m.put("sets/several/two.safetensors", tensors(TINY))
 
 
+def npy(descr, shape, data, fortran=False):
+    """An npy file as NumPy writes it."""
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (descr, fortran, shape)
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def arrays(m):
+    """Files of NumPy arrays, and IDX."""
+    six = struct.pack("<6f", *range(6))
+    m.put("arrays/plain.npy", npy("<f4", (2, 3), six))
+    m.put("arrays/fortran.npy", npy(">i2", (2, 3), struct.pack(">6h", *range(6)), True))
+    m.put("arrays/objects.npy", npy("|O", (1,), b"\x80\x04N."))
+    m.put("arrays/bfloat16.npy", npy("|V2", (2,), b"\x80\x3f\x00\x40"))
+    m.put("arrays/cut.npy", npy("<f4", (2, 3), six[:-3]))
+    m.put("arrays/digits.idx", bytes((0, 0, 0x0B, 2)) + struct.pack(">2I", 2, 2) + struct.pack(">4h", 1, -2, 300, 4))
+    members = {"w.npy": npy("<f4", (2, 3), six), "layers.0/b.npy": npy(">f4", (2,), struct.pack(">2f", 1, 2))}
+    for name, kind in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as file:
+            for member, data in members.items():
+                info = zipfile.ZipInfo(member)
+                info.compress_type = kind
+                file.writestr(info, data)
+            if name == "stored":
+                file.writestr(zipfile.ZipInfo("notes.txt"), "hello")
+        m.put("arrays/%s.npz" % name, out.getvalue())
+    m.put("arrays/cut.npz", out.getvalue()[:-30])
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     m = Maker(sys.argv[1])
-    for make in (good, folds, all_dtypes, models, broken_headers, broken_files, broken_sets):
+    for make in (good, folds, all_dtypes, models, broken_headers, broken_files, broken_sets, arrays):
         make(m)
 
 

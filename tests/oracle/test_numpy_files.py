@@ -51,6 +51,11 @@ def check_array(rng, archive, name, dtype, array):
     view = archive.view(name)
     assert view.dtype == dtype and view.shape == array.shape, (name, view.dtype, view.shape, array.dtype, array.shape)
     assert view.read_bytes() == bits(array), (dtype, array.shape, array.flags.f_contiguous, array.dtype)
+    if array.size and dtype[0] in "IU":
+        stats = view.stats()
+        assert (stats.min, stats.max) == (float(array.min()), float(array.max())), (dtype, array.dtype)
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    assert view.read_bytes(keep_file_order=True) == numpy.ascontiguousarray(little).tobytes()
     if array.ndim:
         items = tuple(slice(None, None, rng.choice((1, 2, -1))) for _ in array.shape)
         assert view.index(*items).read_bytes() == bits(array[items])
