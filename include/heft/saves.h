@@ -341,6 +341,25 @@ HEFT_API heft_status heft_checkpoint_latest(const char *folder, const char *glob
 HEFT_API heft_status heft_checkpoint_keep(const char *folder, const char *glob, uint64_t keep, heft_verify verify,
                                           uint64_t *nremoved, heft_error *err);
 
+/* ---- aligned copies for opening ---------------------------------------------------------------------------------- */
+
+/* Where an archive that heft_open_aligned gives comes from. */
+typedef uint32_t heft_aligned;
+#define HEFT_ALIGNED_SOURCE UINT32_C(0)   /* the source: it is aligned as it is, or is a set of several files */
+#define HEFT_ALIGNED_CACHED UINT32_C(1)   /* a copy that was there */
+#define HEFT_ALIGNED_BUILT UINT32_C(2)    /* a copy that was made now */
+#define HEFT_ALIGNED_UNWRITTEN UINT32_C(3) /* the source, because the copy could not be written: a warning says why */
+
+/* Opens a file so that each tensor can be borrowed at a multiple of `min_alignment` (0: 256; else 16 to 65,536): the source if it
+ * is aligned so, else a copy of it in folder `cache_dir`, which is made if it is not there, not whole, or not of the source as it
+ * is now (its size, time of change and header). The copy is written as heft_save writes; several processes may make it at once.
+ * *how (may be NULL) says what was opened. Metadata keys that the copy has of its own are not shown.
+ * Errors: as heft_archive_open for the source; UNSUPPORTED (a build without xxhash), INVALID_ARGUMENT.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_open_aligned(const char *path, const char *cache_dir, uint64_t min_alignment,
+                                       const heft_open_options *options, heft_archive **out, heft_aligned *how,
+                                       heft_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -80,6 +80,8 @@ heft_status heft__target_folder_make(const heft__target_folder *parent, const ch
 heft_status heft__target_folder_full(const heft__target_folder *parent, const char *name, bool *full, heft_error *err);
 /* Removes folder `name` and the files in it; folders in it are a failure. */
 heft_status heft__target_folder_remove(const heft__target_folder *parent, const char *name, heft_error *err);
+/* The path without links; false: it cannot be told, or is too long. */
+bool heft__target_real_path(const char *path, char out[HEFT__TARGET_PATH_MAX]);
 /* Makes a folder; one that is there is fine. */
 heft_status heft__target_mkdir(const char *path, bool *made, heft_error *err);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -97,6 +98,14 @@ heft_status heft__target_folder_read(const heft__target_folder *folder, const ch
         *nbytes = 0;
     }
     return status;
+}
+
+bool heft__target_real_path(const char *path, char out[HEFT__TARGET_PATH_MAX]) {
+    char *real = realpath(path, NULL);
+    size_t len = real ? strlen(real) : HEFT__TARGET_PATH_MAX;
+    if (len < HEFT__TARGET_PATH_MAX) memcpy(out, real, len + 1);
+    free(real);
+    return len < HEFT__TARGET_PATH_MAX;
 }
 
 /* ---- folders in folders ---- */

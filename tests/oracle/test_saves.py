@@ -341,4 +341,63 @@ def test_refusals():
         assert error.status == "limit" and error.fault == "header-limit"
 
 
+def open_aligned(path, cache, align=0):
+    import ctypes
+    archive, how = Archive.__new__(Archive), ctypes.c_uint32()
+    archive.handle = ctypes.c_void_p()
+    heftlib.call("heft_open_aligned", os.fsencode(path), os.fsencode(cache), align, None, ctypes.byref(archive.handle),
+                 ctypes.byref(how))
+    return archive, how.value
+
+
+def test_cached_aligned_copies():
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_XXHASH"]:
+        print("left out: this build has no xxhash")
+        return
+    source, cached, built, unwritten = range(4)
+    with tempfile.TemporaryDirectory() as folder:
+        path, cache = os.path.join(folder, "model.safetensors"), os.path.join(folder, "cache")
+        arrays = {f"t{i}": ("U8", numpy.arange(100 + i, dtype=numpy.uint8)) for i in range(5)}
+
+        def check(expected, align=0):
+            archive, how = open_aligned(path, cache, align)
+            assert how == expected, how
+            with archive:
+                assert archive.metadata() == {"k": "v"} == archive.metadata(0)
+                assert (archive.files()[0].path == path) == (how in (source, unwritten))
+                assert sorted(t.name for t in archive.tensors()) == sorted(arrays)
+                for name, (_, array) in arrays.items():
+                    assert bytes(archive.view(name).read_buffer()) == array.tobytes()
+                    if how != unwritten:
+                        assert archive.get(archive.find(name)).offset % (align or 256) == 0
+                assert bool(archive.warnings()) == (how == unwritten)
+        save(path, arrays, {"k": "v"}, align=256, data_start_align=256)
+        check(source)
+        save(path, arrays, {"k": "v"}, overwrite=True)
+        check(unwritten)  # there is no such folder
+        os.mkdir(cache)
+        check(built)
+        check(cached)
+        check(built, 4096)
+        names = os.listdir(cache)
+        assert len(names) == 2 and all(name.startswith("model.safetensors.") and name.endswith(".safetensors") for name in names)
+        os.utime(path, ns=(1, 10**18))
+        check(built)
+        check(cached)
+        arrays["more"] = ("U8", numpy.arange(3, dtype=numpy.uint8))
+        save(path, arrays, {"k": "v"}, overwrite=True)
+        check(built)
+        for name in names:
+            data = pathlib.Path(cache, name).read_bytes()
+            pathlib.Path(cache, name).write_bytes(data[:-1])
+        check(built)
+        check(cached)
+        for align in (8, 100, 2**17):
+            try:
+                open_aligned(path, cache, align)
+                raise AssertionError("accepted")
+            except HeftError as error:
+                assert error.status == "invalid-argument"
+
+
 heftlib.run(globals())
