@@ -360,6 +360,38 @@ HEFT_API heft_status heft_open_aligned(const char *path, const char *cache_dir, 
                                        const heft_open_options *options, heft_archive **out, heft_aligned *how,
                                        heft_error *err);
 
+/* ---- digests of what is there ------------------------------------------------------------------------------------ */
+
+/* What became of a tensor that was verified. */
+typedef uint32_t heft_verdict;
+#define HEFT_VERDICT_ABSENT UINT32_C(0) /* no digest of it is known */
+#define HEFT_VERDICT_GOOD UINT32_C(1)
+#define HEFT_VERDICT_BAD UINT32_C(2)    /* its bytes are others */
+
+/* Digests of whole tensors as HEFT_DIGEST_TENSORS makes them: ids[0..nids) in any order (NULL: all, nids ignored), 16 bytes each
+ * to digests[i]. `whole` (may be NULL) takes that of all of them as HEFT_DIGEST_DATA makes it. Reads each byte once, by several
+ * threads, in bounded memory.
+ * Errors: UNSUPPORTED (a build without xxhash), INVALID_ARGUMENT (an id), and as heft_read.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_archive_digests(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
+                                          const heft_read_options *options, uint8_t (*digests)[16], uint8_t *whole,
+                                          heft_error *err);
+
+/* Compares tensors with the digests in the metadata of their files. verdicts[i] (may be NULL) is of ids[i]. On MISMATCH all have
+ * been looked at, and the error names the first bad one; `more` counts the others.
+ * Errors: MISMATCH, NOT_FOUND (no digest of any of them is known: that is never success), CORRUPT (the metadata is no such
+ * text), and as heft_archive_digests.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_archive_verify(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
+                                         const heft_read_options *options, heft_verdict *verdicts, heft_error *err);
+
+/* SHA-256 of a whole source, as 64 lower-case hexadecimal digits and a NUL in `text` (65 bytes): what `sha256sum` prints, and
+ * the etag of a Hub's large files. Read in order, one thread ahead of the hash.
+ * Errors: UNSUPPORTED (a build without OpenSSL), and as heft_source_read; CANCELLED.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_source_sha256(heft_source *source, const heft_read_options *options, char *text,
+                                        heft_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -66,13 +66,14 @@ bool heft__boxes_next(heft__boxes *boxes); /* false: no more */
 
 /* ---- running (save_run.c, save_view.c) ---- */
 
-/* Where bytes go: one of target, memory and write. */
+/* Where bytes go: one of target, memory, write and discard. */
 typedef struct heft__sink {
     heft__target *target; /* with a direct_fd what is whole blocks goes there */
     bool compare; /* the target's bytes are compared instead: MISMATCH */
     uint8_t *memory;
     int (*write)(void *ctx, const void *data, size_t nbytes); /* 0 or an errno; in order */
     void *write_ctx;
+    bool discard; /* they are only looked at */
 } heft__sink;
 
 typedef struct heft__save_run {
@@ -120,5 +121,14 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
 /* To an open target, up to the fsync and the reading back. */
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err);
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err);
+
+/* ---- digests of what is there (save_digest.c) ---- */
+
+/* Digests of whole tensors; ids NULL: 0 to nids - 1. */
+heft_status heft__archive_digests(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids,
+                                  uint64_t nids, const heft_read_options *options, uint8_t (*digests)[16],
+                                  heft_error *err);
+/* What the metadata of the files says: known[id] where has[id] becomes true. */
+heft_status heft__digests_known(const heft_archive *archive, uint8_t (*known)[16], bool *has, heft_error *err);
 
 #endif

@@ -68,23 +68,32 @@ static int digests_compare(const void *a, const void *b) {
     return memcmp(a, b, 16);
 }
 
-/* Of all tensors: their digests, ascending, so that neither names nor places have a say. */
+heft_status heft__digests_of_all(const heft_allocator *alloc, const uint8_t (*digests)[16], uint64_t n, uint8_t out[16],
+                                 heft_error *err) {
+    uint8_t(*sorted)[16] = heft__alloc(alloc, n * sizeof *sorted);
+    if (!sorted) return heft__fail_memory(err, n * sizeof *sorted);
+    if (n) memcpy(sorted, digests, (size_t)n * sizeof *sorted);
+    if (n) qsort(sorted, (size_t)n, sizeof *sorted, digests_compare); /* neither names nor places have a say */
+    heft_status status = heft__digest_bytes(HEFT__DIGEST_XXH3, sorted, (size_t)n * sizeof *sorted, out, err);
+    heft__free(alloc, sorted, n * sizeof *sorted);
+    return status;
+}
+
 static heft_status digests_whole(heft__layout *layout, heft_error *err) {
     heft__digests *digests = &layout->digests;
     const heft__emit *emit = &layout->emit;
     uint64_t n = 0;
-    uint8_t(*sorted)[16] = heft__alloc(&emit->alloc, emit->nentries * sizeof *sorted), whole[16];
-    if (!sorted) return heft__fail_memory(err, emit->nentries * sizeof *sorted);
+    uint8_t(*tensors)[16] = heft__alloc(&emit->alloc, emit->nentries * sizeof *tensors), whole[16];
+    if (!tensors) return heft__fail_memory(err, emit->nentries * sizeof *tensors);
     for (uint64_t i = 0; i < emit->nentries; i++)
-        if (emit->entries[i].item != UINT32_MAX) memcpy(sorted[n++], digests->tensors[i], 16);
-    if (n) qsort(sorted, (size_t)n, sizeof *sorted, digests_compare);
-    heft_status status = heft__digest_bytes(HEFT__DIGEST_XXH3, sorted, (size_t)n * sizeof *sorted, whole, err);
+        if (emit->entries[i].item != UINT32_MAX) memcpy(tensors[n++], digests->tensors[i], 16);
+    heft_status status = heft__digests_of_all(&emit->alloc, (const uint8_t(*)[16])tensors, n, whole, err);
     if (status == HEFT_OK) {
         char text[HEFT__DIGEST_TEXT_MOST];
         heft__digest_text(whole, 16, text);
         memcpy(digests->data, text, sizeof digests->data);
     }
-    heft__free(&emit->alloc, sorted, emit->nentries * sizeof *sorted);
+    heft__free(&emit->alloc, tensors, emit->nentries * sizeof *tensors);
     return status;
 }
 

@@ -63,6 +63,9 @@ void heft__layout_free(heft__layout *layout);
 heft_status heft__digests_prepare(heft__layout *layout, uint32_t want, heft_error *err);
 heft_status heft__digests_allocate(heft__layout *layout, heft_error *err);
 heft_status heft__digests_finish(heft__layout *layout, heft_error *err);
+/* The digest of all data from those of n tensors. */
+heft_status heft__digests_of_all(const heft_allocator *alloc, const uint8_t (*digests)[16], uint64_t n, uint8_t out[16],
+                                 heft_error *err);
 /* The text of the sidecar file (heft__json_out_free in any case). */
 heft_status heft__digests_sidecar(const heft__layout *layout, heft__json_out *json, heft_error *err);
 void heft__digests_free(heft__layout *layout);

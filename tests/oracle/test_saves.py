@@ -341,6 +341,96 @@ def test_refusals():
         assert error.status == "limit" and error.fault == "header-limit"
 
 
+def sha256(path):
+    import ctypes
+    source, text = ctypes.c_void_p(), ctypes.create_string_buffer(65)
+    heftlib.call("heft_source_open_file", os.fsencode(path), ctypes.byref(source))
+    try:
+        heftlib.call("heft_source_sha256", source, None, text)
+    finally:
+        heftlib.lib.heft_source_unref(source)
+    return text.value.decode()
+
+
+def test_sha256():
+    import hashlib
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_OPENSSL"]:
+        print("left out: this build has no OpenSSL")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for nbytes in (0, 1, 2**20 - 1, 2**20, 2**20 + 1, 9 * 2**20 + 77):
+            path = pathlib.Path(folder, "x")
+            path.write_bytes(random.Random(nbytes).randbytes(nbytes))
+            assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_verifying():
+    import ctypes
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_XXHASH"]:
+        print("left out: this build has no xxhash")
+        return
+
+    def verify(archive, ids=None):
+        count = len(archive) if ids is None else len(ids)
+        verdicts = (ctypes.c_uint32 * max(count, 1))()
+        array = None if ids is None else (ctypes.c_uint64 * max(count, 1))(*ids)
+        try:
+            heftlib.call("heft_archive_verify", archive.handle, array, count, None, verdicts)
+        finally:
+            found.append(list(verdicts)[:count])
+
+    found = []
+    rng = numpy.random.default_rng(4)
+    tensors = {"a": ("U8", rng.integers(0, 255, 5_000_000, dtype=numpy.uint8)), "b": ("F32", rng.standard_normal((40, 50), numpy.float32)),
+               "c": ("U8", numpy.zeros(0, numpy.uint8)), "d": ("F32", rng.standard_normal((40, 50), numpy.float32))}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x")
+        save(path, tensors, digests=3)
+        with Archive(path) as archive:
+            verify(archive)
+            assert found[-1] == [1] * 4
+            values, whole = (ctypes.c_uint8 * 64)(), (ctypes.c_uint8 * 16)()
+            heftlib.call("heft_archive_digests", archive.handle, None, 0, None, values, whole)
+            stored = json.loads(archive.metadata()["heft.xxh3"])
+            assert [bytes(values[16 * t.id:16 * t.id + 16]).hex() for t in archive.tensors()] == [stored[t.name] for t in archive.tensors()]
+            assert bytes(whole).hex() == archive.metadata()["heft.data_xxh3"]
+            places = {t.name: (t.id, t.offset, t.nbytes) for t in archive.tensors()}
+        for name in ("a", "b"):
+            data = bytearray(pathlib.Path(path).read_bytes())
+            number, offset, nbytes = places[name]
+            data[offset + nbytes - 1] ^= 1  # the last bit
+            pathlib.Path(path).write_bytes(data)
+            with Archive(path) as archive:
+                try:
+                    verify(archive)
+                    raise AssertionError("a flipped bit passes")
+                except HeftError as error:
+                    assert error.status == "mismatch" and error.fault == "checksum" and error.tensor == name
+                assert [v == 2 for v in found[-1]] == [i == number for i in range(4)]
+                verify(archive, [places["d"][0]])
+                assert found[-1] == [1]
+            data[offset + nbytes - 1] ^= 1
+            pathlib.Path(path).write_bytes(data)
+        data = bytearray(pathlib.Path(path).read_bytes())
+        one, other = ([places[name][1], places[name][1] + 8000] for name in ("b", "d"))
+        data[slice(*one)], data[slice(*other)] = data[slice(*other)], data[slice(*one)]  # two of equal shape
+        pathlib.Path(path).write_bytes(data)
+        with Archive(path) as archive:
+            try:
+                verify(archive)
+                raise AssertionError("swapped tensors pass")
+            except HeftError as error:
+                assert error.status == "mismatch" and error.more == 1
+        for text, status in (("{}", "not-found"), ("[]", "corrupt"), ('{"a":"12"}', "corrupt"), ('{"a":1}', "corrupt"), ("{", "corrupt"),
+                             ('{"zz":"' + "0" * 32 + '"}', "not-found"), (None, "not-found")):
+            save(path, tensors, None if text is None else {"heft.xxh3": text}, overwrite=True, no_sync=True)
+            with Archive(path) as archive:
+                try:
+                    verify(archive)
+                    raise AssertionError("verified without a digest")
+                except HeftError as error:
+                    assert error.status == status, (text, error)
+
 def open_aligned(path, cache, align=0):
     import ctypes
     archive, how = Archive.__new__(Archive), ctypes.c_uint32()
