@@ -117,9 +117,19 @@ static void read_ids(heft_archive *archive, const uint64_t *ids, uint64_t n) {
     free(offsets);
 }
 
+/* The result is the weights: from them a program gets its tensors by name. */
 static void job_load(const char *path) {
     heft_archive *archive = open_archive(path);
-    read_ids(archive, NULL, heft_archive_count(archive));
+    heft_load_options load = {.struct_size = sizeof load, .workers = options.workers};
+    heft_weights *weights;
+    heft_loaded tensor;
+    need(heft_load(archive, &load, &weights, NULL, &err));
+    stop();
+    for (uint64_t i = 0; i < heft_weights_count(weights); i++) {
+        need(heft_weights_at(weights, HEFT_LOAD_ORDER_FILE, i, &tensor, &err));
+        sum += samples(tensor.data, tensor.nbytes);
+    }
+    heft_weights_unref(weights);
     heft_archive_unref(archive);
 }
 

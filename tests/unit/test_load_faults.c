@@ -1,0 +1,433 @@
+/* label: full threads */
+/* Loads while files change, reads fail, memory ends, processes fork: one clear error each, or the right bytes, and
+ * nothing is left behind. */
+#include "helper_files.h"
+#include "helper_load.h"
+
+#include "source/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static heft_error err;
+
+#define OK(call)                                                                                                       \
+    do                                                                                                                 \
+        if ((call) != HEFT_OK) fail_msg("%s:%d: %s", __FILE__, __LINE__, err.message);                                 \
+    while (0)
+
+/* ---- something happens at the k-th read ---- */
+
+static const heft__source_sys *real_sys;
+static heft__source_sys trap_sys;
+static _Atomic uint64_t trap_calls;
+static uint64_t trap_at; /* 0: never */
+static int trap_errno;   /* 0: an action instead */
+static void (*trap_action)(void);
+
+static bool trapped(void) {
+    if (++trap_calls != trap_at) return false;
+    if (trap_action) trap_action();
+    errno = trap_errno;
+    return trap_errno != 0;
+}
+
+static int64_t trap_pread(int fd, void *dst, size_t nbytes, uint64_t offset) {
+    return trapped() ? -1 : real_sys->pread(fd, dst, nbytes, offset);
+}
+
+static int64_t trap_preadv(int fd, const heft__vec *vec, size_t nvec, uint64_t offset) {
+    return trapped() ? -1 : real_sys->preadv(fd, vec, nvec, offset);
+}
+
+static void trap(uint64_t at, int code, void (*action)(void)) {
+    real_sys = heft__source_sys_get();
+    trap_sys = *real_sys;
+    trap_sys.pread = trap_pread;
+    if (trap_sys.preadv) trap_sys.preadv = trap_preadv;
+    trap_calls = 0;
+    trap_at = at;
+    trap_errno = code;
+    trap_action = action;
+    heft__source_sys_replace(&trap_sys);
+}
+
+static void untrap(void) {
+    heft__source_sys_replace(NULL);
+}
+
+static heft_load_options small_blocks(uint32_t workers) {
+    return (heft_load_options){
+        .struct_size = sizeof(heft_load_options), .io = HEFT_IO_BUFFERED, .workers = workers, .block_nbytes = 65536};
+}
+
+static void nap(long milliseconds) {
+    struct timespec t = {0, milliseconds * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* ---- files that change ---- */
+
+static char victim[4096];
+
+static void act_shrink(void) {
+    assert_int_equal(truncate(victim, 300000), 0);
+}
+static void act_grow(void) {
+    int fd = open(victim, O_WRONLY | O_APPEND);
+    assert_int_equal(write(fd, "more", 4), 4);
+    close(fd);
+}
+static void act_rewrite(void) {
+    int fd = open(victim, O_WRONLY);
+    assert_int_equal(pwrite(fd, "other", 5, 200000), 5);
+    close(fd);
+}
+static void act_replace(void) {
+    char other[4200];
+    snprintf(other, sizeof other, "%s.new", victim);
+    int fd = open(other, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(write(fd, "nothing", 7), 7);
+    close(fd);
+    assert_int_equal(rename(other, victim), 0);
+}
+
+static void changing(const char *name, void (*action)(void), heft_status want, heft_fault fault) {
+    snprintf(victim, sizeof victim, "%s/model-00001-of-00002.safetensors", load_set(name, 2, 12, 900000));
+    nap(20); /* times of files are coarse */
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    heft_load_options o = small_blocks(1);
+    o.allocator = &t.alloc;
+    heft_archive *archive = load_open(test_path(name));
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    heft_weights *w;
+    trap(4, 0, action);
+    heft_status status = heft_load(archive, &o, &w, &stats, &err);
+    untrap();
+    assert_int_equal(status, want);
+    if (status == HEFT_OK)
+        heft_weights_unref(w);
+    else {
+        assert_null(w);
+        assert_int_equal(err.fault, fault);
+        assert_string_equal(err.file, victim);
+        assert_true(stats.requests >= 4 && stats.total_seconds > 0);
+        if (fault == HEFT_FAULT_TRUNCATED)
+            assert_true(err.tensor[0] && err.offset <= 300000 && err.found < err.expected);
+    }
+    assert_true(t.live_blocks == 0);
+    heft_archive_unref(archive);
+}
+
+static void test_changing(void **state) {
+    (void)state;
+    changing("shrinks", act_shrink, HEFT_IO, HEFT_FAULT_TRUNCATED);
+    changing("grows", act_grow, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED);
+    changing("rewritten", act_rewrite, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED);
+    changing("replaced", act_replace, HEFT_OK, HEFT_FAULT_NONE); /* the open file is the old one, whole */
+}
+
+/* ---- reads that fail ---- */
+
+static void test_eio(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("eio", 2, 20, 900000));
+    int fds = test_count_fds();
+    for (uint32_t workers = 1; workers <= 8; workers += 7)
+        for (uint64_t k = 1;; k++) {
+            test_allocator t;
+            test_allocator_init(&t, 0);
+            heft_load_options o = small_blocks(workers);
+            o.allocator = &t.alloc;
+            heft_weights *w;
+            trap(k, EIO, NULL);
+            heft_status status = heft_load(archive, &o, &w, NULL, &err);
+            untrap();
+            if (status == HEFT_OK) {
+                assert_true(k > 20);
+                heft_weights_unref(w);
+                break;
+            }
+            assert_int_equal(status, HEFT_IO);
+            assert_true(w == NULL && err.sys_errno == EIO && err.tensor[0] && err.file[0] && err.offset != HEFT_NONE);
+            assert_true(t.live_blocks == 0);
+            assert_int_equal(test_count_fds(), fds);
+        }
+    heft_archive_unref(archive);
+}
+
+/* The same under an iterator: what came before the failure is good, after it there is only an error. */
+static void test_eio_iterator(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("eio_iter", 2, 20, 900000));
+    for (uint64_t ring = 0; ring <= 2000000; ring += 2000000)
+        for (uint64_t k = 1; k < 20; k += 3) {
+            heft_load_options o = small_blocks(2);
+            heft_load_plan *plan;
+            heft_load_iter *iter;
+            heft_loaded tensor;
+            OK(heft_load_plan_new(archive, &o, &plan, &err));
+            trap(k, EIO, NULL);
+            heft_status status = heft_load_iter_new(plan, HEFT_LOAD_ORDER_FILE, ring, &iter, &err);
+            assert_int_equal(status, HEFT_OK);
+            while ((status = heft_load_iter_next(iter, &tensor, &err)) == HEFT_OK && tensor.name) {
+                heft_load_iter_release(iter, &tensor);
+            }
+            assert_int_equal(status, HEFT_IO);
+            assert_true(err.sys_errno == EIO && err.tensor[0]);
+            assert_int_equal(heft_load_iter_next(iter, &tensor, &err), HEFT_IO);
+            heft_load_iter_free(iter, NULL);
+            untrap();
+            heft_load_plan_free(plan);
+        }
+    heft_archive_unref(archive);
+}
+
+/* ---- memory ---- */
+
+static const heft_archive *scarce_archive;
+
+static heft_status job_load(const heft_allocator *alloc, heft_error *e) {
+    const char *defer = "*.layers.1*";
+    heft_tp_rule rule = {"*.layers.5.*", HEFT_TP_COLUMNS};
+    heft_filter filter = {
+        .struct_size = sizeof filter, .defer = &defer, .ndefer = 1, .tp_world = 2, .tp_rules = &rule, .ntp_rules = 1};
+    heft_load_options o = small_blocks(2);
+    o.allocator = alloc;
+    o.filter = &filter;
+    o.arena_scope = HEFT_ARENA_SHARD;
+    heft_weights *w;
+    heft_status status = heft_load(scarce_archive, &o, &w, NULL, e);
+    if (status != HEFT_OK) return status;
+    heft_loaded t;
+    heft_buffer buffer, copy;
+    uint64_t shape = 4;
+    status = heft_weights_at(w, HEFT_LOAD_ORDER_FILE, 3, &t, e);
+    if (status == HEFT_OK) status = heft_weights_read_deferred(w, "s0.layers.10.weight", SIZE_MAX, &buffer, e);
+    if (status == HEFT_OK) heft_buffer_release(&buffer);
+    if (status == HEFT_OK) status = heft_weights_detach(w, "s0.layers.0.weight", SIZE_MAX, &copy, e);
+    if (status == HEFT_OK) {
+        status = heft_weights_insert(w, "new", 3, HEFT_U8, 1, &shape, &copy, NULL, e);
+        if (status != HEFT_OK) heft_buffer_release(&copy);
+    }
+    heft_weights_unref(w);
+    return status;
+}
+
+static int take(void *ctx, const heft_loaded *tensor) {
+    (void)ctx, (void)tensor;
+    return 0;
+}
+
+static heft_status job_each(const heft_allocator *alloc, heft_error *e) {
+    heft_load_options o = small_blocks(2);
+    o.allocator = alloc;
+    heft_load_plan *plan;
+    heft_status status = heft_load_plan_new(scarce_archive, &o, &plan, e);
+    if (status != HEFT_OK) return status;
+    status = heft_load_each(plan, take, NULL, NULL, e);
+    if (status == HEFT_OK) status = heft_warm(plan, NULL, e);
+    heft_load_plan_free(plan);
+    return status;
+}
+
+static heft_status job_iterate(const heft_allocator *alloc, heft_error *e) {
+    heft_load_options o = small_blocks(2);
+    o.allocator = alloc;
+    heft_load_plan *plan;
+    heft_load_iter *iter;
+    heft_loaded t;
+    heft_status status = heft_load_plan_new(scarce_archive, &o, &plan, e);
+    if (status != HEFT_OK) return status;
+    status = heft_load_iter_new(plan, HEFT_LOAD_ORDER_COMPLETION, 400000, &iter, e);
+    if (status == HEFT_OK) {
+        while ((status = heft_load_iter_next(iter, &t, e)) == HEFT_OK && t.name) heft_load_iter_release(iter, &t);
+        heft_load_iter_free(iter, NULL);
+    }
+    heft_load_plan_free(plan);
+    return status;
+}
+
+static void scarce(const char *what, heft_status (*job)(const heft_allocator *alloc, heft_error *e)) {
+    for (int after = 0; after < 2; after++)
+        for (uint64_t k = 1;; k++) {
+            test_allocator t;
+            int fds = test_count_fds();
+            test_allocator_init(&t, k);
+            t.fail_after = after;
+            heft_status status = job(&t.alloc, &err);
+            assert_true(t.live_blocks == 0);
+            assert_int_equal(test_count_fds(), fds);
+            if (status == HEFT_OK) {
+                assert_true(t.calls < k && k > 5);
+                break;
+            }
+            if (status != HEFT_OUT_OF_MEMORY)
+                fail_msg("%s, allocation %llu: %s", what, (unsigned long long)k, err.message);
+        }
+}
+
+static void test_scarce(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("scarce", 2, 16, 300000));
+    scarce_archive = archive;
+    scarce("load", job_load);
+    scarce("each", job_each);
+    scarce("iterator", job_iterate);
+    heft_archive_unref(archive);
+}
+
+/* On a full machine: in a child that may hardly allocate, a load ends in an error and not in a crash. */
+static void test_full_machine(void **state) {
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they need address space of their own */
+#else
+    heft_archive *archive = load_open(load_set("full", 1, 8, 64 << 20));
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit;
+        char line[256];
+        unsigned long pages = 0;
+        FILE *f = fopen("/proc/self/statm", "r");
+        if (f && fgets(line, sizeof line, f)) pages = strtoul(line, NULL, 10);
+        if (f) fclose(f);
+        limit.rlim_cur = limit.rlim_max = pages * (rlim_t)sysconf(_SC_PAGESIZE) + (32 << 20);
+        heft_load_options o = small_blocks(2);
+        heft_weights *w;
+        if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(77);
+        heft_status first = heft_load(archive, &o, &w, NULL, &err); /* known beforehand */
+        o.no_preflight = true;
+        heft_status second = heft_load(archive, &o, &w, NULL, &err); /* met on the way */
+        _exit(first == HEFT_LIMIT && (second == HEFT_OUT_OF_MEMORY || second == HEFT_LIMIT) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) != 77) assert_int_equal(WEXITSTATUS(status), 0);
+    heft_archive_unref(archive);
+#endif
+}
+
+/* ---- many at once, one after another, forks ---- */
+
+static int count_threads(void) {
+    char line[256];
+    int n = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "Threads:", 8) == 0) n = atoi(line + 8);
+    if (f) fclose(f);
+    return n;
+}
+
+static void test_thousand(void **state) {
+    (void)state;
+    const char *path = load_set("thousand", 2, 8, 100000);
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    int fds = test_count_fds(), threads = count_threads();
+    for (uint64_t i = test_count(1000); i-- > 0;) {
+        heft_archive *archive;
+        heft_open_options open_options = {
+            .struct_size = sizeof open_options, .lenient = HEFT_LENIENT_ALL, .allocator = &t.alloc};
+        OK(heft_archive_open(path, &open_options, &archive, &err));
+        heft_load_options o = small_blocks(3);
+        if (i % 2) o.io = HEFT_IO_AUTO;
+        heft_weights *w;
+        OK(heft_load(archive, &o, &w, NULL, &err));
+        heft_archive_unref(archive);
+        heft_weights_unref(w);
+        assert_true(t.live_blocks == 0);
+    }
+    assert_int_equal(test_count_fds(), fds);
+    assert_int_equal(count_threads(), threads);
+}
+
+static void *load_repeatedly(void *ctx) {
+    heft_archive *archive = ctx;
+    for (uint64_t i = test_count(5); i-- > 0;) {
+        heft_load_options o = {.struct_size = sizeof o, .workers = 2, .block_nbytes = 65536};
+        heft_weights *w;
+        heft_error e;
+        if (heft_load(archive, &o, &w, NULL, &e) != HEFT_OK) return "load";
+        for (uint64_t id = 0; id < heft_weights_count(w); id++) {
+            heft_loaded t;
+            heft_view view;
+            if (heft_weights_at(w, HEFT_LOAD_ORDER_NAME, id, &t, &e) != HEFT_OK) return "at";
+            uint8_t *want = malloc(t.nbytes + 1);
+            heft_status status = heft_view_of(archive, t.id, &view, &e);
+            if (status == HEFT_OK) status = heft_read(&view, want, t.nbytes, NULL, NULL, &e);
+            int differs = status != HEFT_OK || (t.nbytes && memcmp(want, t.data, t.nbytes) != 0);
+            free(want);
+            if (differs) return "bytes";
+        }
+        heft_weights_unref(w);
+    }
+    return NULL;
+}
+
+static void test_sixteen(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("sixteen", 2, 12, 700000));
+    pthread_t threads[16];
+    for (int i = 0; i < 16; i++) assert_int_equal(pthread_create(&threads[i], NULL, load_repeatedly, archive), 0);
+    for (int i = 0; i < 16; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    heft_archive_unref(archive);
+}
+
+static void test_fork(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("fork", 2, 12, 20 << 20));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, load_repeatedly, archive), 0);
+    for (uint64_t i = test_count(60); i-- > 0;) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        int status;
+        waitpid(child, &status, 0);
+        nap(2);
+    }
+    void *failed;
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    heft_archive_unref(archive);
+}
+
+static void test_locale(void **state) {
+    (void)state;
+    const char *old = setlocale(LC_ALL, NULL);
+    if (!setlocale(LC_ALL, "de_DE.UTF-8")) setlocale(LC_ALL, "");
+    heft_archive *archive = load_open(load_set("locale", 1, 12, 1000));
+    heft_weights *w;
+    heft_load_options o = {.struct_size = sizeof o, .peak_memory_multiplier = 1.5, .free_nbytes = 10};
+    assert_int_equal(heft_load(archive, &o, &w, NULL, &err), HEFT_LIMIT);
+    assert_non_null(strstr(err.message, "1.50"));
+    o.free_nbytes = 0;
+    OK(heft_load(archive, &o, &w, NULL, &err));
+    assert_weights(archive, w);
+    heft_weights_unref(w);
+    heft_archive_unref(archive);
+    setlocale(LC_ALL, old);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio),          cmocka_unit_test(test_eio_iterator),
+        cmocka_unit_test(test_scarce),   cmocka_unit_test(test_full_machine), cmocka_unit_test(test_thousand),
+        cmocka_unit_test(test_sixteen),  cmocka_unit_test(test_fork),         cmocka_unit_test(test_locale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

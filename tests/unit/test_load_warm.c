@@ -1,0 +1,143 @@
+/* Warming: what is kept comes into the page cache and nothing else, once, within a budget, one warmer after another. */
+#include "helper_files.h"
+#include "helper_load.h"
+
+#include "base/os.h"
+#include "facts/facts.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static heft_error err;
+
+#define OK(call)                                                                                                       \
+    do                                                                                                                 \
+        if ((call) != HEFT_OK) fail_msg("%s:%d: %s", __FILE__, __LINE__, err.message);                                 \
+    while (0)
+
+static const char *cold(const char *name) {
+    char path[4300];
+    snprintf(path, sizeof path, "%s/model.safetensors", load_set(name, 1, 12, 9 << 20));
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(fsync(fd), 0);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    return test_path(name);
+}
+
+/* Bytes of a range that are in the page cache; HEFT_NONE: nobody says. */
+static uint64_t resident(const heft_archive *archive, uint64_t offset, uint64_t nbytes) {
+    heft__extent extent = {offset, nbytes};
+    heft__source_facts facts;
+    heft__facts_source(heft_archive_source(archive, 0), &extent, 1, &facts);
+    return facts.residency.known ? facts.residency.resident_nbytes : HEFT_NONE;
+}
+
+static heft_status warm(const heft_archive *archive, heft_load_options *o, heft_load_stats *stats) {
+    heft_load_plan *plan;
+    o->struct_size = sizeof *o;
+    OK(heft_load_plan_new(archive, o, &plan, &err));
+    heft_status status = heft_warm(plan, stats, &err);
+    heft_load_plan_free(plan);
+    return status;
+}
+
+static void test_kept_only(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(cold("warm"));
+    uint64_t id;
+    heft_tensor big;
+    OK(heft_archive_find(archive, "s0.layers.5.weight", SIZE_MAX, &id, &err));
+    OK(heft_archive_get(archive, id, &big, &err));
+    const char *exclude = big.name;
+    heft_filter filter = {.struct_size = sizeof filter, .exclude = &exclude, .nexclude = 1};
+    heft_load_options o = {.filter = &filter};
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    OK(warm(archive, &o, &stats));
+    assert_true(stats.requested_nbytes < 1 << 20);
+    o.filter = NULL;
+    bool was_cold = resident(archive, big.offset, big.nbytes) < big.nbytes / 2;
+    OK(warm(archive, &o, &stats));
+    if (was_cold) assert_true(stats.requested_nbytes >= big.nbytes / 4);
+    uint64_t there = resident(archive, big.offset, big.nbytes);
+    if (there != HEFT_NONE) {
+        assert_true(there >= big.nbytes);
+        OK(warm(archive, &o, &stats)); /* all is there: nothing is read */
+        assert_true(stats.requested_nbytes == 0);
+    }
+    heft_archive_unref(archive);
+}
+
+static void test_budget(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(cold("budget"));
+    if (resident(archive, 1 << 20, 4 << 20) < 1 << 20) {
+        heft_load_stats stats = {.struct_size = sizeof stats};
+        heft_load_options o = {.free_nbytes = 6 << 20, .reserve_nbytes = 1 << 20, .workers = 1};
+        assert_int_equal(warm(archive, &o, &stats), HEFT_LIMIT);
+        assert_true(stats.requested_nbytes <= 5 << 20);
+        assert_non_null(strstr(err.message, "stay free"));
+    }
+    heft_archive_unref(archive);
+}
+
+/* Sources that are no file have nothing to warm. */
+static void test_no_file(void **state) {
+    (void)state;
+    size_t nbytes;
+    test_tensor tensor = {"a", "U8", "4", NULL, 4};
+    uint8_t *data = test_safetensors(&tensor, 1, NULL, &nbytes);
+    heft_source *source;
+    heft_archive *archive;
+    OK(heft_source_open_memory(data, nbytes, NULL, NULL, NULL, &source, &err));
+    OK(heft_archive_open_source(source, NULL, &archive, &err));
+    heft_source_unref(source);
+    heft_load_options o = {0};
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    OK(warm(archive, &o, &stats));
+    assert_true(stats.requested_nbytes == 0);
+    heft_archive_unref(archive);
+    free(data);
+}
+
+/* A second warmer waits for the first; where there is no place for a lock there is none. */
+static void test_lock(void **state) {
+    (void)state;
+    const char *folder = test_mkdir("locks");
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int lock = heft__os_lock("heft-warm");
+        struct timespec t = {0, 200000000};
+        (void)!write(ready[1], lock >= 0 ? "y" : "n", 1);
+        nanosleep(&t, NULL);
+        _exit(0); /* the lock goes with the process */
+    }
+    char answer = 0;
+    assert_int_equal(read(ready[0], &answer, 1), 1);
+    assert_int_equal(answer, 'y');
+    double before = heft__os_seconds();
+    heft_archive *archive = load_open(cold("locked"));
+    heft_load_options o = {0};
+    OK(warm(archive, &o, NULL));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(heft__os_seconds() - before > 0.05);
+    close(ready[0]);
+    close(ready[1]);
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", "/nowhere-at-all", 1), 0);
+    OK(warm(archive, &o, NULL));
+    assert_int_equal(heft__os_lock("heft-warm"), -1);
+    assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
+    heft_archive_unref(archive);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept_only), cmocka_unit_test(test_budget),
+                                       cmocka_unit_test(test_no_file), cmocka_unit_test(test_lock)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
