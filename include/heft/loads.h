@@ -238,7 +238,7 @@ typedef struct heft_load_place {
 HEFT_API heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_load_place *out,
                                           heft_error *err);
 
-/* What the filter of a plan decided; borrowed from the plan.
+/* What the filter of a plan decided; borrowed from the plan. Of a plan without one it is made now: NULL out of memory.
  * Thread rule: one thread per plan. */
 HEFT_API const heft_filter_result *heft_load_plan_filter(const heft_load_plan *plan);
 

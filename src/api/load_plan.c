@@ -73,7 +73,7 @@ heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_l
     const heft_plan *p = plan->plan;
     memset(out, 0, sizeof *out);
     if (id >= plan->archive->ntensors) return load_fail_range(err, "tensor id", id, plan->archive->ntensors);
-    heft_rule rule = heft_filter_rules(plan->filter)[id];
+    heft_rule rule = heft__load_rule(plan, id);
     if (heft_rule_outcome(rule) != HEFT_OUTCOME_KEPT) {
         uint32_t file;
         const heft__entry *entry = heft__archive_entry(plan->archive, id, &file);

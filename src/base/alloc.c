@@ -130,6 +130,12 @@ char *heft__arena_text(heft__arena *arena, const char *text, size_t len) {
     return p;
 }
 
+uint64_t heft__arena_nbytes(const heft__arena *arena) {
+    uint64_t sum = 0;
+    for (const heft__arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next) sum += chunk->nbytes;
+    return sum;
+}
+
 void heft__arena_free(heft__arena *arena) {
     for (heft__arena_chunk *chunk = arena->chunks, *next; chunk; chunk = next) {
         next = chunk->next;

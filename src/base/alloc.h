@@ -38,6 +38,7 @@ typedef struct heft__arena {
 void heft__arena_init(heft__arena *arena, const heft_allocator *alloc);
 void *heft__arena_alloc(heft__arena *arena, uint64_t nbytes, size_t align); /* NULL on failure; align: power of two <= 16 */
 char *heft__arena_text(heft__arena *arena, const char *text, size_t len);   /* with a NUL after it */
+uint64_t heft__arena_nbytes(const heft__arena *arena);                      /* of all chunks */
 void heft__arena_free(heft__arena *arena);                                  /* everything */
 
 #endif

@@ -45,15 +45,15 @@ heft_status heft__load_view(const heft_archive *archive, const heft__load_parts 
 }
 
 static heft_status load_add(const heft_load_plan *load, heft_plan *plan, heft_error *err) {
-    const uint64_t *ids = load->kept;
     for (uint64_t i = 0; i < load->nkept; i++) {
         heft_status status;
-        if (load->parts.at && load->parts.at[ids[i]]) {
+        uint64_t id = heft__load_kept(load, i);
+        if (load->parts.at && load->parts.at[id]) {
             heft_view view;
-            status = heft__load_view(load->archive, &load->parts, ids[i], &view, err);
+            status = heft__load_view(load->archive, &load->parts, id, &view, err);
             if (status == HEFT_OK) status = heft__plan_add_view(plan, &view, 0, NULL, (uint32_t)i, err);
         } else
-            status = heft__plan_add_tensor(plan, load->archive, ids[i], (uint32_t)i, err);
+            status = heft__plan_add_tensor(plan, load->archive, id, (uint32_t)i, err);
         if (status != HEFT_OK) return status;
     }
     return HEFT_OK;
@@ -119,23 +119,37 @@ heft_status heft__load_layout(const heft_load_plan *load, uint64_t ring_nbytes, 
 
 /* ---- the plan ---- */
 
-static heft_status load_make(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
-    uint64_t files = load->archive->nfiles;
-    double started = heft__os_seconds();
+static heft_status load_apply(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
     heft_filter wish;
     heft_status status = heft__options_copy(&wish, sizeof wish, filter, "heft_filter", err);
     if (status != HEFT_OK) return status;
     wish.struct_size = sizeof wish;
     if (!wish.allocator) wish.allocator = &load->alloc;
     load->atlas = wish.preset == HEFT_PRESET_ATLAS;
-    status = heft_filter_apply(load->archive, &wish, &load->filter, err);
+    return heft_filter_apply(load->archive, &wish, &load->filter, err);
+}
+
+/* Without a filter there is nothing to decide, unless an index withholds something. */
+static heft_status load_filter(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
+    bool all = filter == NULL;
+    for (uint32_t i = 0; i < load->archive->nfiles; i++) all = all && load->archive->files[i]->nwithheld == 0;
+    load->nkept = load->archive->ntensors;
+    if (all) return HEFT_OK;
+    heft_status status = load_apply(load, filter, err);
     if (status != HEFT_OK) return status;
     load->kept = heft_filter_kept(load->filter, &load->nkept);
-    status = heft__load_parts_make(load->filter, &load->alloc, &load->parts, err);
+    return heft__load_parts_make(load->filter, &load->alloc, &load->parts, err);
+}
+
+static heft_status load_make(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
+    uint64_t files = load->archive->nfiles;
+    double started = heft__os_seconds();
+    heft_status status = load_filter(load, filter, err);
     if (status != HEFT_OK) return status;
     load->filter_seconds = heft__os_seconds() - started;
     started = heft__os_seconds();
     heft__facts_host(&load->host);
+    load->archive_nbytes = heft__load_archive_nbytes(load->archive);
     load->facts = heft__alloc_zero(&load->alloc, files * sizeof *load->facts);
     load->shards = heft__alloc_zero(&load->alloc, files * sizeof *load->shards);
     if (!load->facts || !load->shards) return heft__fail_memory(err, files * sizeof *load->shards);
@@ -192,5 +206,7 @@ void heft_load_plan_free(heft_load_plan *load) {
 }
 
 const heft_filter_result *heft_load_plan_filter(const heft_load_plan *plan) {
-    return plan->filter;
+    heft_load_plan *load = (heft_load_plan *)(uintptr_t)plan; /* of one thread */
+    if (!load->filter && load_apply(load, NULL, NULL) != HEFT_OK) return NULL;
+    return load->filter;
 }

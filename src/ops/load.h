@@ -28,8 +28,8 @@ struct heft_load_plan {
     heft_archive *archive;     /* held */
     heft_load_options options; /* copied; no filter, no allocator */
     bool atlas;                /* its rule for the multiplier */
-    heft_filter_result *filter;
-    const uint64_t *kept;      /* ids, ascending: the filter's; an item's `view` is its number here */
+    heft_filter_result *filter; /* NULL: all tensors are kept, and nobody has asked yet */
+    const uint64_t *kept;      /* ids, ascending; NULL: all. An item's `view` is its number here */
     uint64_t nkept;
     heft__load_parts parts;
     heft__source_facts *facts; /* by file */
@@ -38,9 +38,17 @@ struct heft_load_plan {
     heft__load_shard *shards;  /* by file */
     heft_footprint memory;
     heft_engine engine;        /* effective */
+    uint64_t archive_nbytes;   /* that the archive holds */
     double filter_seconds, plan_seconds;
 };
 
+/* The id of kept tensor `number`; the rule that decided about a tensor. */
+static inline uint64_t heft__load_kept(const heft_load_plan *load, uint64_t number) {
+    return load->kept ? load->kept[number] : number;
+}
+static inline heft_rule heft__load_rule(const heft_load_plan *load, uint64_t id) {
+    return load->filter ? load->filter->rules[id] : HEFT_RULE_KEPT;
+}
 /* This rank's part of a tensor. */
 heft_status heft__load_view(const heft_archive *archive, const heft__load_parts *parts, uint64_t id, heft_view *out,
                             heft_error *err);
@@ -64,7 +72,9 @@ const heft__engine_kind *heft__load_engine(heft_engine engine);
 /* load_deferred.c: one tensor into memory of its own. */
 heft_status heft__weights_read(const heft_weights *weights, uint64_t id, heft_buffer *out, heft_error *err);
 
-/* load_memory.c: the footprint of a layout, with the free memory of this moment. */
+/* load_memory.c: what an archive holds. */
+uint64_t heft__load_archive_nbytes(const heft_archive *archive);
+/* The footprint of a layout, with the free memory of this moment. */
 heft_status heft__load_measure(const heft_load_plan *load, const heft_plan *plan, heft_footprint *out, heft_error *err);
 /* Measures anew and compares. */
 heft_status heft__load_admit(const heft_load_plan *load, const heft_plan *plan, heft_footprint *out, heft_error *err);

@@ -46,7 +46,7 @@ static void audit_differs(audit_job *job, uint64_t id, const char *is, const cha
 static void audit_tensor(audit_job *job, const heft_expected *want, uint64_t id) {
     uint32_t file;
     const heft__entry *entry = heft__archive_entry(job->plan->archive, id, &file);
-    heft_rule rule = heft_filter_rules(job->plan->filter)[id];
+    heft_rule rule = heft__load_rule(job->plan, id);
     char found[300], text[340];
     if (heft_rule_outcome(rule) == HEFT_OUTCOME_WITHHELD) {
         audit_differs(job, id, "is withheld by the rule ", heft_rule_name(rule));
@@ -88,10 +88,10 @@ heft_status heft_load_plan_audit(const heft_load_plan *plan, const heft_expected
         seen[id / 8] |= (uint8_t)(1u << (id % 8));
         audit_tensor(&job, &expected[i], id);
     }
-    const uint64_t *kept = plan->kept;
-    for (uint64_t i = 0; !partial && i < plan->nkept; i++)
-        if (!(seen[kept[i] / 8] >> (kept[i] % 8) & 1))
-            audit_differs(&job, kept[i], "is kept", " and nobody expects it");
+    for (uint64_t i = 0; !partial && i < plan->nkept; i++) {
+        uint64_t id = heft__load_kept(plan, i);
+        if (!(seen[id / 8] >> (id % 8) & 1)) audit_differs(&job, id, "is kept", " and nobody expects it");
+    }
     heft__free(&plan->alloc, seen, nbytes);
     if (job.count == 0) return HEFT_OK;
     if (err) {

@@ -57,6 +57,7 @@ static const char *deferred_text(const void *ctx, uint32_t index, uint64_t *len)
 
 heft_status heft__weights_defer(heft_weights *w, const heft_filter_result *filter, heft_error *err) {
     uint64_t n;
+    if (!filter) return HEFT_OK;
     const uint64_t *ids = heft_filter_deferred(filter, &n);
     if (n == 0) return HEFT_OK;
     heft__arena arena;

@@ -41,11 +41,10 @@ static heft_status each_begin(each_job *job, heft_error *err) {
     const heft_load_plan *load = job->work.load;
     const heft_plan *plan = job->work.plan;
     uint64_t n = load->nkept, first, blocks, item = 0;
-    const uint64_t *kept = load->kept;
     heft_status status = HEFT_OK;
     for (uint64_t i = 0; i < n && status == HEFT_OK; i++) {
-        if (item == plan->nitems || plan->items[item].id != kept[i]) {
-            status = each_deliver(job, kept[i], heft__load_nothing(), false, err);
+        if (item == plan->nitems || plan->items[item].id != heft__load_kept(load, i)) {
+            status = each_deliver(job, heft__load_kept(load, i), heft__load_nothing(), false, err);
             continue;
         }
         heft__plan_item_blocks(plan, item, &first, &blocks);

@@ -16,7 +16,6 @@ struct heft_load_iter {
     heft_load_plan *load;
     heft_plan *own; /* of a ring; NULL: the load's */
     heft_load_order order;
-    const uint64_t *kept;  /* ids; number i of the iterator is tensor kept[i] */
     uint64_t nkept, given; /* of the sequence */
     uint32_t *sequence;    /* numbers, by name or in the order of completion; NULL: as they are */
     uint64_t ncomplete;    /* of a sequence by completion */
@@ -41,7 +40,7 @@ struct heft_load_iter {
 /* The item of a tensor, or HEFT_NONE: it has no bytes. Items are in the order of ids. */
 static uint64_t iter_item(const heft_load_iter *iter, uint64_t number) {
     const heft_plan *plan = iter->work.plan;
-    uint64_t id = iter->kept[number], low = 0, high = plan->nitems;
+    uint64_t id = heft__load_kept(iter->load, number), low = 0, high = plan->nitems;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (plan->items[middle].id < id)
@@ -202,10 +201,9 @@ static heft_status iter_sort(heft_load_iter *iter, heft_error *err) {
     if (status != HEFT_OK) return status;
     uint32_t *numbers = heft__alloc(&load->alloc, n * sizeof *numbers); /* by id */
     if (!numbers) return heft__fail_memory(err, n * sizeof *numbers);
-    for (uint64_t i = 0; i < iter->nkept; i++) numbers[iter->kept[i]] = (uint32_t)i;
-    const uint8_t *rules = heft_filter_rules(load->filter);
+    for (uint64_t i = 0; i < iter->nkept; i++) numbers[heft__load_kept(load, i)] = (uint32_t)i;
     for (uint64_t i = 0, to = 0; i < n; i++)
-        if (rules[ids[i]] == HEFT_RULE_KEPT) iter->sequence[to++] = numbers[ids[i]];
+        if (heft__load_rule(load, ids[i]) == HEFT_RULE_KEPT) iter->sequence[to++] = numbers[ids[i]];
     heft__free(&load->alloc, numbers, n * sizeof *numbers);
     return HEFT_OK;
 }
@@ -216,7 +214,7 @@ static heft_status iter_count(heft_load_iter *iter, heft_error *err) {
     if (!iter->left) return heft__fail_memory(err, plan->nitems * sizeof *iter->left);
     for (uint64_t i = 0, item = 0; i < iter->nkept; i++) {
         uint64_t first, blocks = 0;
-        if (item < plan->nitems && plan->items[item].id == iter->kept[i]) {
+        if (item < plan->nitems && plan->items[item].id == heft__load_kept(iter->load, i)) {
             heft__plan_item_blocks(plan, item, &first, &blocks);
             iter->left[item++] = (uint32_t)blocks;
         }
@@ -262,7 +260,6 @@ heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint
     iter->ended = true; /* until it has begun */
     heft_status status = heft__load_sample(plan, err);
     iter->work.plan = plan->plan;
-    iter->kept = plan->kept;
     iter->nkept = plan->nkept;
     if (status == HEFT_OK) status = iter_start(iter, ring_nbytes, err);
     if (status != HEFT_OK) {
@@ -341,7 +338,7 @@ heft_status heft_load_iter_next(heft_load_iter *iter, heft_loaded *out, heft_err
         index = iter_item(iter, number);
     }
     const heft__plan_item *item = index == HEFT_NONE ? NULL : &iter->work.plan->items[index];
-    heft__load_describe(iter->load, iter->kept[number],
+    heft__load_describe(iter->load, heft__load_kept(iter->load, number),
                         item ? heft__load_item_data(&iter->work, item) : heft__load_nothing(), out);
     out->mapped = item && item->mapped;
     out->item = (void *)(uintptr_t)(number + 1);

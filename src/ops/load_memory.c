@@ -4,13 +4,13 @@
 #include "base/error.h"
 
 /* What the archive holds: retained headers, entries, shapes, hashes. */
-static uint64_t memory_archive(const heft_archive *archive) {
+uint64_t heft__load_archive_nbytes(const heft_archive *archive) {
     uint64_t sum = archive->tensors ? archive->ntensors * sizeof *archive->tensors : 0;
     sum += heft__hash_index_nbytes(&archive->index);
     for (uint32_t i = 0; i < archive->nfiles; i++) {
         const heft__listing *listing = archive->files[i];
         sum += listing->header_nbytes + 1 + HEFT__HEADER_SLACK + listing->capacity * sizeof *listing->entries;
-        for (uint64_t e = 0; e < listing->nentries; e++) sum += listing->entries[e].rank * sizeof(uint64_t);
+        sum += heft__arena_nbytes(&listing->arena);
         if (archive->nfiles > 1) sum += heft__hash_index_nbytes(&listing->names);
     }
     return sum;
@@ -18,15 +18,17 @@ static uint64_t memory_archive(const heft_archive *archive) {
 
 heft_status heft__load_measure(const heft_load_plan *load, const heft_plan *plan, heft_footprint *out,
                                heft_error *err) {
-    uint64_t n = load->archive->ntensors;
+    uint64_t n = load->archive->ntensors, lists = n * (sizeof(uint8_t *) + 2);
     heft__os_memory have;
-    heft_filter_summary sum;
-    heft_filter_summarize(load->filter, &sum);
+    heft_filter_summary sum = {0};
+    if (load->filter) {
+        heft_filter_summarize(load->filter, &sum);
+        lists += load->filter->nids * sizeof(uint64_t);
+    }
     heft__facts_memory(load->options.free_nbytes ? load->options.free_nbytes : HEFT_NONE, plan->workers - 1, &have);
     heft__plan_memory memory = {.deferred_nbytes = sum.deferred_nbytes,
                                 .withheld_nbytes = sum.withheld_nbytes,
-                                .metadata_nbytes = memory_archive(load->archive) + n * (sizeof(uint8_t *) + 2) +
-                                                   load->filter->nids * sizeof(uint64_t),
+                                .metadata_nbytes = load->archive_nbytes + lists,
                                 .reserve_nbytes = load->options.reserve_nbytes,
                                 .free_nbytes = have.nbytes,
                                 .free_origin = have.origin,

@@ -278,8 +278,7 @@ heft_status heft__load_publish(heft__load_work *work, heft_error *err) {
     const heft_load_plan *load = work->load;
     const heft_plan *plan = work->plan;
     uint64_t n = load->nkept;
-    const uint64_t *kept = load->kept;
-    for (uint64_t i = 0; i < n; i++) w->data[kept[i]] = heft__load_nothing();
+    for (uint64_t i = 0; i < n; i++) w->data[heft__load_kept(load, i)] = heft__load_nothing();
     for (uint64_t i = 0; i < plan->nitems; i++) {
         const heft__plan_item *item = &plan->items[i];
         w->data[item->id] = heft__load_item_data(work, item);
@@ -287,7 +286,7 @@ heft_status heft__load_publish(heft__load_work *work, heft_error *err) {
     }
     for (uint64_t i = 0; w->held && i < n; i++) {
         uint32_t file;
-        (void)heft__archive_entry(w->archive, kept[i], &file);
+        (void)heft__archive_entry(w->archive, heft__load_kept(load, i), &file);
         w->held[file]++;
     }
     w->count = n;

@@ -32,7 +32,10 @@ heft_status heft__weights_new(const heft_archive *archive, const heft_filter_res
         heft_weights_unref(w);
         return heft__fail_memory(err, n * sizeof *w->data);
     }
-    if (n) memcpy(w->states, heft_filter_rules(filter), n);
+    if (n && filter)
+        memcpy(w->states, heft_filter_rules(filter), n);
+    else if (n)
+        memset(w->states, HEFT_RULE_KEPT, n);
     *out = w;
     return HEFT_OK;
 }
@@ -99,11 +102,11 @@ const uint64_t *heft__load_part(const heft_archive *archive, const heft__load_pa
 
 heft_status heft__load_parts_make(const heft_filter_result *filter, const heft_allocator *alloc, heft__load_parts *out,
                                   heft_error *err) {
+    *out = (heft__load_parts){0};
+    if (!filter || !filter->cuts) return HEFT_OK;
     const heft_archive *archive = filter->archive;
     uint64_t n = archive->ntensors, used = 0;
     uint32_t file;
-    *out = (heft__load_parts){0};
-    if (!filter->cuts) return HEFT_OK;
     for (uint64_t id = 0; id < n; id++)
         if (filter->cuts[id]) out->ndims += heft__archive_entry(archive, id, &file)->rank + 1;
     if (out->ndims == 0) return HEFT_OK;

@@ -55,7 +55,7 @@ struct heft_weights {
     _Atomic(uint32_t *) orders[2];
 };
 
-/* Nothing in it yet: all `data` are NULL, all `states` are those of the filter. */
+/* Nothing in it yet: all `data` are NULL, all `states` are those of the filter (NULL: kept). */
 heft_status heft__weights_new(const heft_archive *archive, const heft_filter_result *filter, const heft_allocator *alloc,
                               heft_weights **out, heft_error *err);
 /* Room for memories and, under `by_file`, counts by file. */
@@ -67,7 +67,7 @@ heft_status heft__weights_defer(heft_weights *weights, const heft_filter_result 
 /* Bytes and shape of a tensor of the archive, of this rank's part. */
 const uint64_t *heft__load_part(const heft_archive *archive, const heft__load_parts *parts, uint64_t id,
                                 uint64_t *nbytes);
-/* The parts of all tensors that a filter cuts. */
+/* The parts of all tensors that a filter cuts (NULL: none). */
 heft_status heft__load_parts_make(const heft_filter_result *filter, const heft_allocator *alloc, heft__load_parts *out,
                                   heft_error *err);
 void heft__load_parts_free(const heft_archive *archive, const heft_allocator *alloc, heft__load_parts *parts);
