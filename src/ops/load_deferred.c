@@ -126,11 +126,10 @@ static heft_status deferred_run(const heft_weights *w, uint64_t id, heft__source
     heft_status status = heft__load_plan_sorted(&load, plan, err);
     if (status == HEFT_OK) status = heft__load_facts(&load, *plan, file, err);
     if (status == HEFT_OK) status = heft__load_plan_finish(&load, 0, false, *plan, err);
-    const heft__plan_arena *wanted = (*plan)->narenas ? &(*plan)->arenas[0] : NULL;
+    if (status != HEFT_OK) return status;
+    const heft__plan_arena none = {.align = HEFT__HOST_ALIGN}, *wanted = (*plan)->narenas ? &(*plan)->arenas[0] : &none;
     heft_arena *arena;
-    if (status == HEFT_OK)
-        status = heft__load_memory_take(&load, wanted ? wanted->nbytes : 0, wanted ? wanted->align : HEFT__HOST_ALIGN,
-                                        &arena, out, err);
+    status = heft__load_memory_take(&load, wanted->nbytes, wanted->align, &arena, out, err);
     if (status != HEFT_OK || (*plan)->nitems == 0) return status;
     uint8_t *slot = out->data;
     heft__running run = {.plan = *plan, .slots = &slot, .kind = heft__load_engine(w->options.engine), .strict = true};

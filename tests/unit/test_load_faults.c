@@ -288,7 +288,12 @@ static void test_scarce(void **state) {
 /* On a full machine: in a child that may hardly allocate, a load ends in an error and not in a crash. */
 static void test_full_machine(void **state) {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(SANITIZED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* they need address space of their own */
 #else
     heft_archive *archive = load_open(load_set("full", 1, 8, 64 << 20));
