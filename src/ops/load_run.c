@@ -278,7 +278,7 @@ heft_status heft__load_publish(heft__load_work *work, heft_error *err) {
     const heft_load_plan *load = work->load;
     const heft_plan *plan = work->plan;
     uint64_t n = load->nkept;
-    for (uint64_t i = 0; i < n; i++) w->data[heft__load_kept(load, i)] = heft__load_nothing();
+    for (uint64_t i = 0; i < n && plan->nitems < n; i++) w->data[heft__load_kept(load, i)] = heft__load_nothing();
     for (uint64_t i = 0; i < plan->nitems; i++) {
         const heft__plan_item *item = &plan->items[i];
         w->data[item->id] = heft__load_item_data(work, item);

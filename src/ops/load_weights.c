@@ -15,6 +15,11 @@ uint8_t *heft__load_nothing(void) {
 
 /* ---- beginning and end ---- */
 
+uint64_t heft__weights_room(uint64_t ntensors) {
+    uint64_t nbytes = ntensors * sizeof(uint8_t *);
+    return nbytes > HEFT__HUGE_MIN / 4 && nbytes < HEFT__HUGE_MIN ? HEFT__HUGE_MIN : nbytes;
+}
+
 heft_status heft__weights_new(const heft_archive *archive, const heft_filter_result *filter,
                               const heft_allocator *alloc, heft_weights **out, heft_error *err) {
     uint64_t n = archive->ntensors;
@@ -26,12 +31,14 @@ heft_status heft__weights_new(const heft_archive *archive, const heft_filter_res
     atomic_init(&w->orders[1], NULL);
     w->alloc = *alloc;
     w->archive = heft_archive_ref((heft_archive *)(uintptr_t)archive);
-    w->data = heft__alloc_zero(alloc, n * sizeof *w->data);
+    w->data_nbytes = heft__weights_room(n);
+    w->data = heft__alloc(alloc, w->data_nbytes);
     w->states = w->data ? heft__alloc(alloc, n) : NULL;
     if (!w->states) {
         heft_weights_unref(w);
         return heft__fail_memory(err, n * sizeof *w->data);
     }
+    if (n) memset(w->data, 0, n * sizeof *w->data);
     if (n && filter)
         memcpy(w->states, heft_filter_rules(filter), n);
     else if (n)
@@ -77,7 +84,7 @@ void heft_weights_unref(heft_weights *w) {
     heft__free(&alloc, w->held, w->archive->nfiles * sizeof *w->held);
     heft__free(&alloc, w->deferred, w->ndeferred * sizeof *w->deferred);
     heft__load_parts_free(w->archive, &alloc, &w->parts);
-    heft__free(&alloc, w->data, n * sizeof *w->data);
+    heft__free(&alloc, w->data, w->data_nbytes);
     heft__free(&alloc, w->states, n);
     heft_archive_unref(w->archive);
     heft__free(&alloc, w, sizeof *w);

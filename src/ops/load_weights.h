@@ -39,6 +39,7 @@ struct heft_weights {
     heft_archive *archive; /* held: names, shapes, sources */
     heft_load_options options; /* of the load, for reads of deferred tensors; no filter, no callbacks */
     uint8_t **data;        /* by id; NULL: not here, see `states` */
+    uint64_t data_nbytes;  /* of that block */
     uint8_t *states;       /* by id */
     heft__load_parts parts;
     uint64_t count, nbytes;
@@ -55,6 +56,8 @@ struct heft_weights {
     _Atomic(uint32_t *) orders[2];
 };
 
+/* Bytes of `data` for so many tensors: a large block gets huge pages, since fresh 4 KiB pages are dear. */
+uint64_t heft__weights_room(uint64_t ntensors);
 /* Nothing in it yet: all `data` are NULL, all `states` are those of the filter (NULL: kept). */
 heft_status heft__weights_new(const heft_archive *archive, const heft_filter_result *filter, const heft_allocator *alloc,
                               heft_weights **out, heft_error *err);

@@ -93,8 +93,9 @@ static heft_run_kind layout_kind(const heft_plan *plan, const heft__plan_run *ru
 
 /* One arena, one a source or one a run, and one for what is read beside a mapping. */
 static heft_status layout_arenas(heft_plan *plan, heft_error *err) {
-    bool side = false;
-    for (uint64_t i = 0; i < plan->nitems && !side; i++) side = plan->items[i].side;
+    bool side = false, maps = false;
+    for (uint64_t i = 0; i < plan->nsources && !maps; i++) maps = plan->sources[i].path == HEFT_PATH_MAP;
+    for (uint64_t i = 0; maps && i < plan->nitems && !side; i++) side = plan->items[i].side;
     bool shard = !plan->ring && plan->arena_scope == HEFT_ARENA_SHARD;
     uint64_t n = (plan->ring ? plan->nruns : shard ? plan->nsources : 1) + side;
     if (n >= HEFT__PLAN_NONE) return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many pieces in a ring");
@@ -125,7 +126,7 @@ static heft_status layout_places(heft_plan *plan, heft_error *err) {
         uint32_t number = layout_arena_of(plan, r);
         heft__plan_arena *arena = &plan->arenas[number];
         if (plan->ring) arena->source = run->source;
-        for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++) plan->items[i].slot = number;
+        for (uint64_t i = 0; number && i < run->nitems; i++) plan->items[run->first_item + i].slot = number; /* 0 it is */
         const heft__plan_item *first = &plan->items[run->first_item];
         bool identity = run->direct && !first->apart && first->nest == HEFT__PLAN_NONE;
         status = identity ? layout_direct(plan, run, arena, err) : layout_packed(plan, run, arena, &slack, err);
