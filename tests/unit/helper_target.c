@@ -29,7 +29,10 @@ static bool trapped(const trap_event *event) {
 #define TRAPPED(...) trapped(&(trap_event){__VA_ARGS__})
 
 static int trap_open(int at, const char *path, int flags, uint32_t mode) {
-    return TRAPPED(.name = "open", .fd = at, .from = path) ? -1 : trap_real->open(at, path, flags, mode);
+    if (TRAPPED(.name = "open", .fd = at, .from = path)) return -1;
+    int fd = trap_real->open(at, path, flags, mode);
+    if (trap_log && fd >= 0) trap_log(&(trap_event){.name = "opened", .fd = fd, .from = path});
+    return fd;
 }
 static int trap_close(int fd) {
     bool fails = TRAPPED(.name = "close", .fd = fd);

@@ -22,7 +22,7 @@ void trap_begin(const trap_plan *plan);
 uint64_t trap_calls(void);
 void trap_end(void);
 
-/* Called before each call with its name, when set: for logs. */
+/* Called before each call with its name, when set, and after an open with "opened" and the new descriptor: for logs. */
 typedef struct trap_event {
     const char *name;
     int fd;                  /* or the folder */
