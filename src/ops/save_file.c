@@ -7,12 +7,36 @@
 /* What has to be on the disk anyway goes there faster past the page cache, if it is large. */
 #define SAVE_DIRECT_LEAST (UINT64_C(16) << 20)
 
+/* Lays out once more where more blanks in the header bring the largest stretch of bytes that come from a file to the offset
+ * that it has there, modulo the blocks of file systems. */
+static heft_status save_match(heft__save_job *job, const heft_save_item *items, uint64_t nitems, heft_error *err) {
+    uint64_t nparts, most = heft__parts_most(&job->layout), best = 0, delta = 0;
+    heft__part *parts;
+    heft_status status = heft__parts_make(&job->layout, items, &job->options, NULL, &parts, &nparts, err);
+    for (uint64_t i = 0; i < nparts && status == HEFT_OK; i++) {
+        if (parts[i].kind != HEFT__PART_RANGE || parts[i].nbytes <= best) continue;
+        best = parts[i].nbytes;
+        uint64_t offset = parts[i].source_offset + parts[i].source->window_offset;
+        delta = (offset - parts[i].offset) % HEFT__TARGET_BLOCK;
+    }
+    heft__free(&job->alloc, parts, most * sizeof *parts);
+    if (status == HEFT_OK && (delta == 0 || delta % 8)) return HEFT_OK;
+    if (status != HEFT_OK) {
+        heft__layout_free(&job->layout);
+        return status;
+    }
+    job->options.reserve_header_nbytes = job->layout.emit.header_nbytes + delta;
+    heft__layout_free(&job->layout);
+    return heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
+}
+
 heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items, uint64_t nitems,
                                 const heft_save_options *options, heft_error *err) {
     memset(job, 0, sizeof *job);
     heft_status status = heft__save_options_copy(options, &job->options, &job->alloc, err);
     if (status != HEFT_OK) return status;
     status = heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
+    if (status == HEFT_OK && job->options.match_source) status = save_match(job, items, nitems, err);
     if (status != HEFT_OK) return status;
     if (job->layout.emitter->wants_crc32) {
         uint64_t nbytes = job->layout.emit.nentries * sizeof *job->crcs;
