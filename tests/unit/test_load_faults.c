@@ -191,6 +191,55 @@ static void test_eio_iterator(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- direct reads that are refused ---- */
+
+static int open_indirect(int at, const char *path, int flags) {
+#if defined(O_DIRECT)
+    if (flags & O_DIRECT) {
+        errno = EINVAL;
+        return -1;
+    }
+#endif
+    return real_sys->open(at, path, flags);
+}
+
+/* Whether the open or the k-th read is refused: the bytes are the same, read once, and the file says what happened. */
+static void test_step_down(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("down", 2, 20, 3000000));
+    heft_load_options o = {.struct_size = sizeof o, .io = HEFT_IO_DIRECT, .workers = 1};
+    heft_load_plan *plan;
+    heft_status status = heft_load_plan_new(archive, &o, &plan, &err);
+    for (uint64_t k = 0; k <= 3 && status == HEFT_OK; k++) {
+        heft_load_stats stats = {.struct_size = sizeof stats};
+        heft_load_shard shard;
+        heft_weights *w;
+        trap(k, EINVAL, NULL);
+        if (k == 0) trap_sys.open = open_indirect;
+        status = heft_load_run(plan, &w, &stats, &err);
+        untrap();
+        OK(status);
+        assert_weights(archive, w);
+        heft_weights_unref(w);
+        int fallbacks = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+            OK(heft_load_plan_shard(plan, i, &shard, &err));
+            assert_int_equal(shard.path_planned, HEFT_PATH_DIRECT);
+            assert_int_equal(shard.path_used, shard.fallback_errno ? HEFT_PATH_BUFFERED : HEFT_PATH_DIRECT);
+            assert_true(shard.fallback_errno == 0 || shard.fallback_errno == EINVAL);
+            fallbacks += shard.fallback_errno != 0;
+        }
+        assert_true(fallbacks == (k == 0 ? 2 : fallbacks) && stats.fallbacks == (uint64_t)fallbacks);
+        if (k == 1) assert_int_equal(fallbacks, 1);
+        uint64_t sum =
+            stats.kept_nbytes + stats.over_read_nbytes + stats.spanned_nbytes; /* beyond the ends of both files */
+        if (stats.requested_nbytes < sum || stats.requested_nbytes > sum + 2 * 65536)
+            fail_msg("%llu %llu", (unsigned long long)stats.requested_nbytes, (unsigned long long)sum);
+    }
+    if (status == HEFT_OK) heft_load_plan_free(plan);
+    heft_archive_unref(archive);
+}
+
 /* ---- memory ---- */
 
 static const heft_archive *scarce_archive;
@@ -430,9 +479,10 @@ static void test_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio),          cmocka_unit_test(test_eio_iterator),
-        cmocka_unit_test(test_scarce),   cmocka_unit_test(test_full_machine), cmocka_unit_test(test_thousand),
-        cmocka_unit_test(test_sixteen),  cmocka_unit_test(test_fork),         cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio),       cmocka_unit_test(test_eio_iterator),
+        cmocka_unit_test(test_scarce),   cmocka_unit_test(test_step_down), cmocka_unit_test(test_full_machine),
+        cmocka_unit_test(test_thousand), cmocka_unit_test(test_sixteen),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
