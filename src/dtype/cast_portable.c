@@ -10,19 +10,15 @@
 /* Inlined with `size` a constant, so that the memcpy is a move. */
 static inline PORTABLE_INLINE size_t portable_look_up(const heft__cast_stage *stage, const void *src, void *dst,
                                                       size_t n, size_t size) {
-    union {
-        uint8_t bytes[256];
-        uint16_t u16[256];
-        uint32_t u32[256];
-        uint64_t u64[256];
-    } table;
+    uint64_t table[256];
+    uint8_t *entries = (uint8_t *)table;
     const uint8_t *in = src;
     uint8_t *out = dst;
     if (n < 256) return heft__cast_reference(stage, src, dst, n);
-    for (uint32_t code = 0; code < 256; code++) table.bytes[code] = (uint8_t)code;
-    heft__cast_reference(stage, table.bytes, out, 256); /* there is room for them */
-    memcpy(table.bytes, out, 256 * size);
-    for (size_t i = 0; i < n; i++) memcpy(out + i * size, table.bytes + in[i] * size, size);
+    for (uint32_t code = 0; code < 256; code++) entries[code] = (uint8_t)code;
+    heft__cast_reference(stage, entries, out, 256); /* there is room for them */
+    memcpy(entries, out, 256 * size);
+    for (size_t i = 0; i < n; i++) memcpy(out + i * size, entries + in[i] * size, size);
     return n;
 }
 
