@@ -152,6 +152,12 @@ typedef struct cli_args {
     /* diff */
     bool headers_only, all;
     double tolerance, relative;
+    /* copy, align, shard, merge */
+    uint32_t to, foreign;
+    uint64_t shard_size;
+    const char *dtype, *map, *digest;
+    cli_words dtype_for, transpose, rename, metadata;
+    bool saturate, no_fill, no_sync, verify, dry_run;
     /* the rest */
     const char **operands;
     size_t noperands;
@@ -192,6 +198,10 @@ int cli_load(const cli_args *args);
 int cli_warm(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_diff(const cli_args *args);
+int cli_copy(const cli_args *args);
+int cli_align(const cli_args *args);
+int cli_shard(const cli_args *args);
+int cli_merge(const cli_args *args);
 
 /* ---- inputs (inputs.c) ------------------------------------------------------------------------------------------- */
 

@@ -39,6 +39,22 @@ const cli_command cli_commands[] = {
      "  heft diff before.safetensors after.safetensors\n"
      "  heft diff --relative 0.01 model-f32 model-bf16\n"
      "  heft diff --headers --json a b"},
+    {"copy", CLI_COPY, cli_copy, "heft copy [OPTIONS] SRC DST",
+     "write a model in another form: format, files, dtypes, names, order of bytes",
+     "  heft copy model.npz model.safetensors\n"
+     "  heft copy --dtype bf16 --dtype-for '*.norm.weight=f32' model-directory model-bf16.safetensors\n"
+     "  heft copy --rename 's/^model\\.//' --shard-size 5G --dry-run model-directory renamed/"},
+    {"align", CLI_ALIGN, cli_align, "heft align [OPTIONS] SRC DST",
+     "write a model so that its tensors start at multiples of 256 bytes",
+     "  heft align model.safetensors aligned.safetensors\n"
+     "  heft align --align 4096 model-directory aligned/"},
+    {"shard", CLI_SHARD, cli_shard, "heft shard [OPTIONS] SRC DIR",
+     "write a model as files of at most so many bytes, with an index",
+     "  heft shard model.safetensors model-directory\n"
+     "  heft shard --shard-size 2G --dry-run model.safetensors model-directory"},
+    {"merge", CLI_MERGE, cli_merge, "heft merge [OPTIONS] DIR DST",
+     "write a model of several files as one",
+     "  heft merge model-directory model.safetensors"},
     {"plan", CLI_PLAN, cli_plan, "heft plan [OPTIONS] PATH",
      "tell how a model would be loaded: which tensors, by which path and why, in how much memory",
      "  heft plan model-directory\n"

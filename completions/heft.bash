@@ -20,7 +20,8 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'ls info show check stats plan load warm bench diff --help --version' -- "$cur")
+        word='ls info show check stats plan load warm bench diff copy align shard merge --help --version'
+        mapfile -t COMPREPLY < <(compgen -W "$word" -- "$cur")
         return
     fi
     case $prev in
@@ -34,10 +35,14 @@ _heft() {
     --preset) word='atlas vllm' ;;
     --io) word='auto map buffered direct' ;;
     --engine) word='auto pool uring' ;;
+    --to) word='safetensors sharded npz npy' ;;
+    --foreign) word='refuse void uint' ;;
+    --dtype) word='bf16 f16 f32 f64' ;;
     --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i | --include | --exclude | --defer | \
         --ep-rank | --ep-world | --experts | --replicated | --tp-rank | --tp-world | --tp-rule | --workers | --align | \
-        --limit | --reserve | --multiplier | --repeat | --samples | --tolerance | --relative) return ;;
-    --output | -o | --kinds)
+        --limit | --reserve | --multiplier | --repeat | --samples | --tolerance | --relative | --shard-size | \
+        --dtype-for | --transpose | --rename | --metadata) return ;;
+    --output | -o | --kinds | --map)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;

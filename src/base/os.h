@@ -110,6 +110,8 @@ void heft__output_interrupted(void); /* from a signal handler: removes the tempo
 /* ---- os_input.c: descriptor 0 and folders ---- */
 /* True if descriptor `fd` is a regular file, so that heft_source_open_fd can use it in place. */
 bool heft__os_is_regular(int fd);
+bool heft__os_is_folder(const char *path);
+bool heft__os_is_there(const char *path); /* anything of that name */
 /* Reads a descriptor to its end into *data (free with heft__free(&heft__default_allocator, data, *nbytes)); more than
  * `limit` bytes is LIMIT. */
 heft_status heft__os_read_all(int fd, uint64_t limit, void **data, uint64_t *nbytes, heft_error *err);

@@ -15,6 +15,16 @@ bool heft__os_is_regular(int fd) {
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+bool heft__os_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool heft__os_is_there(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 /* read with interruptions retried; a descriptor that does not block is waited for. Bytes, or -errno. */
 static ssize_t input_read(int fd, void *dst, size_t nbytes) {
     for (;;) {

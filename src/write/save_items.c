@@ -111,8 +111,7 @@ heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__
                                "%u is no dtype that can be written", out->from < HEFT_DTYPE_COUNT ? out->dtype : out->from);
     if (!heft__cast_supported(out->from, out->dtype)) {
         status = heft__cast_fail_pair(out->from, out->dtype, err);
-        heft__error_tensor(err, out->name, out->name_len);
-        return status;
+        return err ? heft__item_fail(err, status, err->fault, item, number, "%s", err->message) : status;
     }
     heft__shape_fault fault = heft__shape_nbytes(out->dtype, out->rank, out->shape, &out->nelems, &out->nbytes);
     if (fault == HEFT__SHAPE_SUB_BYTE)

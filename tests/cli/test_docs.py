@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMMANDS = ("ls", "info", "show", "check", "stats", "plan", "load", "warm", "bench", "diff")
+COMMANDS = ("ls", "info", "show", "check", "stats", "plan", "load", "warm", "bench", "diff", "copy", "align", "shard",
+            "merge")
 HEAD = """# Kinds of fault
 
 The closed list of class words: the word after `BAD` in `heft check`, the state of a bad row in `heft ls --models`, `kind` in JSON,
@@ -70,6 +71,8 @@ def check_options(heft, fail):
         page = read("docs", "man", "heft-%s.1" % command).replace("\\-", "-")
         if command in ("load", "warm"): # the options that they share with plan are described there
             page += read("docs", "man", "heft-plan.1").replace("\\-", "-")
+        if command in ("align", "shard", "merge"):
+            page += read("docs", "man", "heft-copy.1").replace("\\-", "-")
         found = options(heft, command)
         if len(found) < 8:
             fail("heft %s --help shows few options: %r" % (command, found))

@@ -1,0 +1,514 @@
+/* cli: a copy: what is asked for, made into items of a save, and run. */
+#include "copier.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+
+static bool copier_ends(const char *text, const char *suffix) {
+    size_t len = strlen(text), n = strlen(suffix);
+    return len > n && strcmp(text + len - n, suffix) == 0;
+}
+
+/* The target without slashes at its end; what the name says, where no flag does. */
+static bool copier_target(cli_copier *c, const char *given) {
+    size_t len = strlen(given), cut = len;
+    while (cut > 1 && given[cut - 1] == '/') cut--;
+    cli_text path = {0};
+    cli_text_put(&path, given, cut);
+    cli_text_put(&path, "", 1);
+    c->target = path.data;
+    if (strcmp(given, "-") == 0 || !*given) {
+        cli_usage_error(c->command, "the copy needs the path of a file or folder, which \"%s\" is not", given);
+        return false;
+    }
+    if (c->form == CLI_COPY_BY_NAME) {
+        if (cut < len || heft__os_is_folder(c->target)) c->form = CLI_COPY_SHARDED;
+        else if (copier_ends(c->target, ".safetensors")) c->form = CLI_COPY_SAFETENSORS;
+        else if (copier_ends(c->target, ".npz")) c->form = CLI_COPY_NPZ;
+        else if (copier_ends(c->target, ".npy")) c->form = CLI_COPY_NPY;
+        else if (c->args->shard_size) c->form = CLI_COPY_SHARDED;
+    }
+    c->fresh = !heft__os_is_there(c->target);
+    if (c->form != CLI_COPY_BY_NAME) return true;
+    bool copy = strcmp(c->command, "copy") == 0;
+    cli_usage_error(c->command, "\"%s\" does not say what to write: %s", c->target,
+                    copy ? "give it a suffix, or --to safetensors, sharded, npz or npy"
+                         : "end it with .safetensors, or with a slash for a folder");
+    return false;
+}
+
+static bool copier_digests(cli_copier *c) {
+    const char *where = c->args->digest;
+    bool inside = where && (!*where || strcmp(where, "metadata") == 0), beside = where && strcmp(where, "sidecar") == 0;
+    if (where && !inside && !beside)
+        cli_usage_error(c->command, "--digest goes to metadata or to a sidecar, not to \"%s\"", where);
+    else if ((inside || beside) && c->form != CLI_COPY_SAFETENSORS && (beside || c->form != CLI_COPY_SHARDED))
+        cli_usage_error(c->command, "--digest is for safetensors files%s", beside ? ", a sidecar for one of them" : "");
+    else {
+        if (inside) c->options.digests = HEFT_DIGEST_TENSORS | HEFT_DIGEST_DATA;
+        if (beside) c->options.digests = HEFT_DIGEST_SIDECAR;
+        return true;
+    }
+    return false;
+}
+
+static bool copier_check_form(cli_copier *c) {
+    bool numpy = c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY;
+    const char *option = c->options.align    ? "--align"
+                         : c->args->metadata.n ? "--metadata"
+                                               : NULL;
+    if (numpy && option) cli_usage_error(c->command, "%s is for safetensors files, npz and npy have no such thing", option);
+    else if (c->args->shard_size && c->form != CLI_COPY_SHARDED)
+        cli_usage_error(c->command, "--shard-size cuts a set, and %s is one file", c->target);
+    else if (c->options.align && (c->options.align < 16 || c->options.align > 65536 ||
+                                  (c->options.align & (c->options.align - 1))))
+        cli_usage_error(c->command, "--align takes a power of two from 16 to 65536, not %llu",
+                        (unsigned long long)c->options.align);
+    else if (c->args->no_fill && !c->options.align) cli_usage_error(c->command, "--no-fill needs --align");
+    else return copier_digests(c);
+    return false;
+}
+
+/* A dtype in letters of either case. */
+static heft_dtype copier_parse_dtype(const char *text) {
+    char name[16];
+    size_t n = strlen(text);
+    if (n >= sizeof name) return HEFT_DTYPE_NONE;
+    for (size_t i = 0; i <= n; i++) name[i] = (char)(text[i] >= 'a' && text[i] <= 'z' ? text[i] - 'a' + 'A' : text[i]);
+    return heft_dtype_parse(name, n);
+}
+
+/* Those that --dtype converts, and converts to. */
+static bool copier_is_plain_float(heft_dtype dtype) {
+    return dtype == HEFT_F64 || dtype == HEFT_F32 || dtype == HEFT_F16 || dtype == HEFT_BF16;
+}
+
+static bool copier_check_glob(const cli_copier *c, const char *option, const char *glob) {
+    const char *why = NULL;
+    size_t at = heft__glob_check(glob, strlen(glob), &why);
+    if (at != SIZE_MAX) cli_usage_error(c->command, "--%s \"%s\": %s, at offset %zu", option, glob, why, at);
+    return at == SIZE_MAX;
+}
+
+static bool copier_parse_rules(cli_copier *c) {
+    const cli_args *args = c->args;
+    const struct {
+        const char *option;
+        const cli_words *words;
+    } globs[] = {{"include", &args->include}, {"exclude", &args->exclude}, {"transpose", &args->transpose}};
+    for (size_t i = 0; i < sizeof globs / sizeof *globs; i++)
+        for (size_t k = 0; k < globs[i].words->n; k++)
+            if (!copier_check_glob(c, globs[i].option, globs[i].words->items[k])) return false;
+    if (args->dtype) {
+        c->dtype = copier_parse_dtype(args->dtype);
+        if (!copier_is_plain_float(c->dtype)) {
+            cli_usage_error(c->command, "--dtype takes F64, F32, F16 or BF16, not \"%s\"; other dtypes go by --dtype-for",
+                            args->dtype);
+            return false;
+        }
+    }
+    c->rules = calloc(args->dtype_for.n + 1, sizeof *c->rules);
+    if (!c->rules) cli_die_memory();
+    for (size_t i = 0; i < args->dtype_for.n; i++) {
+        const char *word = args->dtype_for.items[i], *equals = strrchr(word, '=');
+        heft_dtype dtype = equals && equals != word ? copier_parse_dtype(equals + 1) : HEFT_DTYPE_NONE;
+        if (dtype == HEFT_DTYPE_NONE) {
+            cli_usage_error(c->command, "--dtype-for takes GLOB=DTYPE, such as '*.norm.weight=F32', not \"%s\"", word);
+            return false;
+        }
+        cli_text glob = {0};
+        cli_text_put(&glob, word, (size_t)(equals - word));
+        cli_text_put(&glob, "", 1);
+        c->rules[c->nrules++] = (cli_copy_rule){glob.data, dtype};
+        if (!copier_check_glob(c, "dtype-for", glob.data)) return false;
+    }
+    return true;
+}
+
+/* ---- warnings ---------------------------------------------------------------------------------------------------- */
+
+static void copier_warn(cli_copier *c, const char *text, size_t len) {
+    c->nwarnings++;
+    if (!c->args->quiet || c->args->strict) cli_complain("%s: warning: %.*s", c->source, (int)len, text);
+}
+
+static bool copier_matches(const cli_words *globs, const heft_tensor *tensor) {
+    for (size_t i = 0; i < globs->n; i++)
+        if (heft__glob_match(globs->items[i], strlen(globs->items[i]), tensor->name, tensor->name_len)) return true;
+    return false;
+}
+
+static void copier_warn_glob(cli_copier *c, const char *option, const char *glob) {
+    const cli_words words = {&glob, 1};
+    heft_tensor tensor;
+    for (uint64_t id = 0; heft_archive_get(c->archive, id, &tensor, NULL) == HEFT_OK; id++)
+        if (copier_matches(&words, &tensor)) return;
+    cli_text line = {0};
+    cli_text_format(&line, "--%s \"", option);
+    cli_text_escaped(&line, glob, strlen(glob));
+    cli_text_str(&line, "\" matches no tensor");
+    copier_warn(c, line.data, line.len);
+    cli_text_free(&line);
+}
+
+static void copier_warn_globs(cli_copier *c) {
+    const cli_args *args = c->args;
+    for (size_t i = 0; i < args->include.n; i++) copier_warn_glob(c, "include", args->include.items[i]);
+    for (size_t i = 0; i < args->exclude.n; i++) copier_warn_glob(c, "exclude", args->exclude.items[i]);
+    for (size_t i = 0; i < args->transpose.n; i++) copier_warn_glob(c, "transpose", args->transpose.items[i]);
+    for (size_t i = 0; i < c->nrules; i++) copier_warn_glob(c, "dtype-for", c->rules[i].glob);
+}
+
+static void copier_warn_map(cli_copier *c) {
+    size_t len;
+    uint64_t count;
+    const char *name = c->renames ? cli_renames_unused(c->renames, &len, &count) : NULL;
+    if (!name) return;
+    cli_text line = {0};
+    cli_text_str(&line, "--map: ");
+    cli_text_plural(&line, count, "name");
+    cli_text_str(&line, count == 1 ? " is of no tensor that is copied: \"" : " are of no tensor that is copied, such as \"");
+    cli_text_escaped(&line, name, len);
+    cli_text_str(&line, "\"");
+    copier_warn(c, line.data, line.len);
+    cli_text_free(&line);
+}
+
+/* The scale that belongs to quantized weights, by the names that are usual; false: none. */
+static bool copier_find_scale(const cli_copier *c, const heft_tensor *tensor, heft_tensor *scale) {
+    static const char *const endings[] = {"_scale", "_scale_inv", ".scale", "_scales"};
+    static const char weight[] = "weight";
+    size_t stem = tensor->name_len, n = sizeof weight - 1;
+    cli_text name = {0};
+    uint64_t id;
+    bool found = false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !found; i++) {
+        name.len = 0;
+        cli_text_put(&name, tensor->name, stem);
+        cli_text_str(&name, endings[i]);
+        found = heft_archive_find(c->archive, name.data, name.len, &id, NULL) == HEFT_OK;
+    }
+    if (!found && stem >= n && memcmp(tensor->name + stem - n, weight, n) == 0) {
+        name.len = 0;
+        cli_text_put(&name, tensor->name, stem - n);
+        cli_text_str(&name, "scale_weight");
+        found = heft_archive_find(c->archive, name.data, name.len, &id, NULL) == HEFT_OK;
+    }
+    cli_text_free(&name);
+    return found && heft_archive_get(c->archive, id, scale, NULL) == HEFT_OK;
+}
+
+static void copier_warn_scale(cli_copier *c, const heft_tensor *tensor) {
+    heft_tensor scale;
+    if (tensor->dtype < HEFT_F8_E5M2 || tensor->dtype > HEFT_F8_E5M2FNUZ || !copier_find_scale(c, tensor, &scale)) return;
+    cli_text line = {0};
+    cli_text_str(&line, "\"");
+    cli_text_escaped(&line, tensor->name, tensor->name_len);
+    cli_text_format(&line, "\" is converted from %s without its scale \"", heft_dtype_name(tensor->dtype));
+    cli_text_escaped(&line, scale.name, scale.name_len);
+    cli_text_str(&line, "\", by which readers still have to multiply");
+    copier_warn(c, line.data, line.len);
+    cli_text_free(&line);
+}
+
+/* ---- items ------------------------------------------------------------------------------------------------------- */
+
+static heft_status copier_select(cli_copier *c, heft_error *err) {
+    heft_selection selection = {.struct_size = sizeof selection,
+                                .include = c->args->include.items,
+                                .ninclude = c->args->include.n,
+                                .exclude = c->args->exclude.items,
+                                .nexclude = c->args->exclude.n,
+                                .order = HEFT_ORDER_FILE};
+    return heft_archive_select(c->archive, &selection, &c->selected, &c->nitems, err);
+}
+
+static heft_dtype copier_dtype_of(const cli_copier *c, const heft_tensor *tensor) {
+    heft_dtype dtype = c->dtype && copier_is_plain_float(tensor->dtype) ? c->dtype : tensor->dtype;
+    for (size_t i = 0; i < c->nrules; i++)
+        if (heft__glob_match(c->rules[i].glob, strlen(c->rules[i].glob), tensor->name, tensor->name_len))
+            dtype = c->rules[i].dtype;
+    return dtype;
+}
+
+static bool copier_is_transposed(const cli_copier *c, const heft_tensor *tensor) {
+    return tensor->rank >= 2 && copier_matches(&c->args->transpose, tensor);
+}
+
+static heft_status copier_item(cli_copier *c, uint64_t id, uint64_t number, cli_text *name, heft_error *err) {
+    heft_save_item *item = &c->items[number];
+    heft_tensor tensor;
+    heft_status status = heft_archive_get(c->archive, id, &tensor, err);
+    if (status != HEFT_OK) return status;
+    heft_dtype dtype = copier_dtype_of(c, &tensor);
+    *item = (heft_save_item){.name = tensor.name, .name_len = tensor.name_len, .archive = c->archive, .id = id};
+    if (dtype != tensor.dtype) {
+        item->as = dtype;
+        c->converted[tensor.dtype][dtype]++;
+        copier_warn_scale(c, &tensor);
+    }
+    if (c->renames) {
+        cli_renames_apply(c->renames, tensor.name, tensor.name_len, name);
+        if (name->len != tensor.name_len || (name->len && memcmp(name->data, tensor.name, name->len) != 0)) {
+            item->name = heft__arena_text(&c->names, name->len ? name->data : "", name->len);
+            item->name_len = name->len;
+            if (!item->name) cli_die_memory();
+            c->nrenamed++;
+        }
+    }
+    if (!copier_is_transposed(c, &tensor)) return HEFT_OK;
+    heft_view *view = &c->views[c->nviews++];
+    item->view = view;
+    status = heft_view_of(c->archive, id, view, err);
+    return status == HEFT_OK ? heft_view_transpose(view, -1, -2, view, err) : status;
+}
+
+static heft_status copier_items(cli_copier *c, heft_error *err) {
+    heft_status status = copier_select(c, err);
+    if (status != HEFT_OK) return status;
+    const uint64_t *ids = c->selected.data;
+    uint64_t ntransposed = 0;
+    for (uint64_t i = 0; i < c->nitems && c->args->transpose.n; i++) {
+        heft_tensor tensor;
+        if (heft_archive_get(c->archive, ids[i], &tensor, NULL) == HEFT_OK) ntransposed += copier_is_transposed(c, &tensor);
+    }
+    c->items = calloc((size_t)c->nitems + 1, sizeof *c->items);
+    c->views = calloc((size_t)ntransposed + 1, sizeof *c->views);
+    if (!c->items || !c->views) cli_die_memory();
+    cli_text name = {0};
+    for (uint64_t i = 0; i < c->nitems && status == HEFT_OK; i++) status = copier_item(c, ids[i], i, &name, err);
+    cli_text_free(&name);
+    return status;
+}
+
+/* ---- names that meet --------------------------------------------------------------------------------------------- */
+
+static int copier_compare(const void *a, const void *b) {
+    const heft_save_item *x = *(const heft_save_item *const *)a, *y = *(const heft_save_item *const *)b;
+    int order = heft__bytes_compare(x->name, x->name_len, y->name, y->name_len);
+    return order ? order : x < y ? -1 : x > y;
+}
+
+static void copier_quote(const cli_copier *c, const heft_save_item *item, cli_text *line) {
+    heft_tensor tensor = {0};
+    heft_archive_get(c->archive, item->id, &tensor, NULL);
+    cli_text_str(line, "\"");
+    cli_text_escaped(line, tensor.name, tensor.name_len);
+    cli_text_str(line, "\"");
+}
+
+static bool copier_names_differ(const cli_copier *c) {
+    if (!c->nrenamed) return true;
+    const heft_save_item **sorted = calloc((size_t)c->nitems, sizeof *sorted);
+    if (!sorted) cli_die_memory();
+    for (uint64_t i = 0; i < c->nitems; i++) sorted[i] = &c->items[i];
+    qsort(sorted, (size_t)c->nitems, sizeof *sorted, copier_compare);
+    bool differ = true;
+    for (uint64_t i = 1; i < c->nitems && differ; i++) {
+        const heft_save_item *a = sorted[i - 1], *b = sorted[i];
+        differ = heft__bytes_compare(a->name, a->name_len, b->name, b->name_len) != 0;
+        if (differ) continue;
+        cli_text line = {0};
+        copier_quote(c, a, &line);
+        cli_text_str(&line, " and ");
+        copier_quote(c, b, &line);
+        cli_text_str(&line, " would both be named \"");
+        cli_text_escaped(&line, a->name, a->name_len);
+        cli_text_str(&line, "\"");
+        cli_complain("%s: %.*s", c->source, (int)line.len, line.data);
+        cli_text_free(&line);
+    }
+    free(sorted);
+    return differ;
+}
+
+/* ---- metadata ---------------------------------------------------------------------------------------------------- */
+
+/* Keys that tell of the very bytes of a file: they stay only where all of these stay. */
+static bool copier_is_of_bytes(const heft_pair *pair) {
+    static const char *const keys[] = {"heft.xxh3", "heft.data_xxh3"}, cache[] = "heft.cache.";
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (heft__bytes_compare(pair->key, pair->key_len, keys[i], strlen(keys[i])) == 0) return true;
+    return pair->key_len >= sizeof cache - 1 && memcmp(pair->key, cache, sizeof cache - 1) == 0;
+}
+
+static bool copier_changes(const cli_copier *c) {
+    for (uint64_t i = 0; i < c->nitems; i++)
+        if (c->items[i].as) return true;
+    return c->nviews || c->nrenamed || c->nitems != heft_archive_count(c->archive) || c->form != CLI_COPY_SAFETENSORS ||
+           heft_archive_file_count(c->archive) != 1;
+}
+
+static bool copier_set_metadata(cli_copier *c, const char *word) {
+    const char *equals = strchr(word, '=');
+    if (!equals) {
+        cli_usage_error(c->command, "--metadata takes KEY=VALUE, not \"%s\"", word);
+        return false;
+    }
+    heft_pair pair = {word, (size_t)(equals - word), equals + 1, strlen(equals + 1)};
+    uint64_t i = 0;
+    while (i < c->options.nmetadata && heft__bytes_compare(c->metadata[i].key, c->metadata[i].key_len, pair.key, pair.key_len))
+        i++;
+    c->metadata[i] = pair;
+    if (i == c->options.nmetadata) c->options.nmetadata++;
+    return true;
+}
+
+/* The merged metadata of the source, and what is set; absent and empty stay what they are. */
+static bool copier_metadata(cli_copier *c) {
+    uint64_t n = heft_archive_metadata_count(c->archive, HEFT_MERGED);
+    bool any = c->args->metadata.n > 0;
+    heft_file file;
+    for (uint32_t i = 0; i < heft_archive_file_count(c->archive) && !any; i++)
+        any = heft_archive_file(c->archive, i, &file, NULL) == HEFT_OK && file.has_metadata;
+    if (!any) return true;
+    if (c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY) {
+        static const char lost[] = "npz and npy hold no metadata; it is left out";
+        if (n) copier_warn(c, lost, sizeof lost - 1);
+        return true;
+    }
+    c->metadata = calloc((size_t)n + c->args->metadata.n + 1, sizeof *c->metadata);
+    if (!c->metadata) cli_die_memory();
+    bool changes = copier_changes(c);
+    for (uint64_t i = 0; i < n; i++) {
+        heft_pair *pair = &c->metadata[c->options.nmetadata];
+        if (heft_archive_metadata(c->archive, HEFT_MERGED, i, pair, NULL) != HEFT_OK) continue;
+        if (!changes || !copier_is_of_bytes(pair)) c->options.nmetadata++;
+    }
+    for (size_t i = 0; i < c->args->metadata.n; i++)
+        if (!copier_set_metadata(c, c->args->metadata.items[i])) return false;
+    c->options.metadata = c->metadata;
+    return true;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* A failure of the save: about the source where its bytes are wrong, else about the target. */
+static int copier_fail(const cli_copier *c, const heft_error *err) {
+    bool source = err->status == HEFT_CORRUPT || err->status == HEFT_MISMATCH;
+    bool refused = err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT;
+    heft_error plain = *err;
+    if (refused && err->fault != HEFT_FAULT_NOT_REGULAR)
+        plain.fault = HEFT_FAULT_CALL; /* what is advised for files that are read does not help here */
+    return cli_fail(source ? c->source : c->target, &plain);
+}
+
+/* What NumPy lacks needs a word of the user's. */
+static bool copier_numpy_has(const cli_copier *c) {
+    bool numpy = c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY;
+    for (uint64_t i = 0; i < c->nitems && numpy && !c->args->foreign; i++) {
+        heft_tensor tensor;
+        if (heft_archive_get(c->archive, c->items[i].id, &tensor, NULL) != HEFT_OK) continue;
+        heft_dtype dtype = c->items[i].as ? c->items[i].as : tensor.dtype;
+        if (dtype != HEFT_BF16 && (dtype < HEFT_F8_E5M2 || dtype > HEFT_F8_E5M2FNUZ)) continue;
+        cli_text line = {0};
+        copier_quote(c, &c->items[i], &line);
+        cli_complain("%s: %.*s would be of dtype %s, which NumPy lacks: convert it, as with --dtype f32, or give --foreign",
+                     c->source, (int)line.len, line.data, heft_dtype_name(dtype));
+        cli_text_free(&line);
+        return false;
+    }
+    return true;
+}
+
+static int copier_prepare(cli_copier *c) {
+    int code = CLI_USAGE;
+    heft_error err;
+    if (!copier_parse_rules(c) || !cli_renames_make(c->command, c->args, &c->renames, &code)) return code;
+    if (cli_open(c->args, c->source, &c->archive, &err) != HEFT_OK) return cli_fail(c->source, &err);
+    cli_warn(c->args, c->source, c->archive);
+    copier_warn_globs(c);
+    if (copier_items(c, &err) != HEFT_OK) return cli_fail(c->source, &err);
+    if (!c->nitems && heft_archive_count(c->archive)) {
+        cli_complain("%s: no tensor is left to be copied", c->source);
+        return CLI_UNREADABLE;
+    }
+    if (c->form == CLI_COPY_NPY && c->nitems != 1)
+        return cli_usage_error(c->command, "an npy file holds one tensor, not %llu: choose it with --include NAME",
+                               (unsigned long long)c->nitems);
+    if (!copier_numpy_has(c)) return CLI_BAD_FILE;
+    if (!copier_names_differ(c) || !copier_metadata(c)) return CLI_USAGE;
+    copier_warn_map(c);
+    if (c->nwarnings && c->args->strict) return CLI_REFUSED;
+    const heft_set_options *set = c->form == CLI_COPY_SHARDED ? &c->set : NULL;
+    heft_status status = heft_layout_make(c->items, c->nitems, &c->options, set, &c->layout, &err);
+    return status == HEFT_OK ? CLI_OK : copier_fail(c, &err);
+}
+
+static int copier_write(cli_copier *c) {
+    cli_progress progress;
+    heft_error err;
+    heft_status status;
+    c->options.progress = cli_progress_step;
+    c->options.progress_ctx = &progress;
+    double start = heft__os_seconds();
+    cli_progress_start(&progress, c->args->quiet || c->args->json);
+    if (c->form == CLI_COPY_SHARDED)
+        status = heft_save_set(c->target, c->items, c->nitems, &c->options, &c->set, &c->stats, &err);
+    else status = heft_save(c->target, c->items, c->nitems, &c->options, &c->stats, &err);
+    cli_progress_end(&progress);
+    c->seconds = heft__os_seconds() - start;
+    return status == HEFT_OK ? CLI_OK : copier_fail(c, &err);
+}
+
+static int copier_run(cli_copier *c) {
+    const cli_args *args = c->args;
+    int code = copier_prepare(c);
+    if (code != CLI_OK) return code;
+    bool plan = !args->json && (args->dry_run || (c->form == CLI_COPY_SHARDED && !args->quiet));
+    if (plan) cli_copier_plan(c);
+    if (!args->dry_run) code = copier_write(c);
+    if (code != CLI_OK) return code;
+    if (args->json) cli_copier_json(c);
+    else if (!args->dry_run) cli_copier_report(c);
+    return CLI_OK;
+}
+
+static void copier_free(cli_copier *c) {
+    heft_layout_free(c->layout);
+    for (size_t i = 0; i < c->nrules; i++) free(c->rules[i].glob);
+    free(c->rules);
+    free(c->items);
+    free(c->views);
+    free(c->metadata);
+    free(c->target);
+    cli_renames_free(c->renames);
+    heft_buffer_release(&c->selected);
+    heft__arena_free(&c->names);
+    heft_archive_unref(c->archive);
+    free(c);
+}
+
+int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uint64_t align) {
+    if (args->noperands != 2) return cli_usage_error(command, "two paths are needed: what is read, and what is written");
+    cli_copier *c = calloc(1, sizeof *c);
+    if (!c) cli_die_memory();
+    c->command = command;
+    c->args = args;
+    c->source = args->operands[0];
+    c->form = form;
+    heft__arena_init(&c->names, &heft__default_allocator);
+    int code = CLI_USAGE;
+    if (copier_target(c, args->operands[1])) {
+        static const char *const formats[] = {NULL, NULL, NULL, "npz", "npy"};
+        c->options = (heft_save_options){.struct_size = sizeof c->options,
+                                         .format = formats[c->form],
+                                         .overwrite = args->force,
+                                         .no_sync = args->no_sync,
+                                         .verify = args->verify,
+                                         .no_fill = args->no_fill,
+                                         .saturate = args->saturate,
+                                         .foreign = args->foreign, /* the words are in the order of the constants */
+                                         .workers = (uint32_t)args->jobs,
+                                         .align = args->align ? args->align : align};
+        c->set = (heft_set_options){.struct_size = sizeof c->set, .ceiling_nbytes = args->shard_size, .create_dir = true,
+                                    .publish = c->fresh};
+        if (copier_check_form(c)) code = copier_run(c);
+    }
+    copier_free(c);
+    return code;
+}
