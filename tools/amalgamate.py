@@ -24,12 +24,14 @@ class Writer:
     def __init__(self):
         self.lines, self.done, self.system = [], set(), set()
 
-    def add(self, path, keep):
+    def add(self, path, keep, outer=0):
         """The text of a file, with each of our headers in the place of its first #include. An #include inside of a
-        conditional is expanded each time: the header's guard decides."""
-        depth = -1 if path.suffix == ".h" else 0  # a header's own guard does not count
+        conditional is expanded each time: the header's guard decides. `outer`: conditionals around this file."""
+        lines = path.read_text(encoding="utf-8").split("\n")
+        guarded = any(re.match(r"#ifndef HEFT_\w+_H$", line) for line in lines)
+        depth = max(outer, 0) - guarded  # a header's own guard does not count
         self.lines.append(f"/* ---- {path.relative_to(ROOT).as_posix()} ---- */")
-        for line in path.read_text(encoding="utf-8").split("\n"):
+        for line in lines:
             if re.match(r"\s*#\s*if", line):
                 depth += 1
             elif re.match(r"\s*#\s*endif", line):
@@ -43,7 +45,7 @@ class Writer:
                 continue
             if depth <= 0:
                 self.done.add(header)
-            self.add(find_header(header, path), keep)
+            self.add(find_header(header, path), keep, depth)
 
 
     def add_plain(self, line, unconditional):
