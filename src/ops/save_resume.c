@@ -104,6 +104,15 @@ static bool resume_parse(resume_text *text) {
            text->change->nrenames > 0;
 }
 
+bool heft__set_marker_parse(const char *data, size_t nbytes, heft__set_change *change, char writer[256], const char **why) {
+    resume_text text = {.change = change, .writer = writer, .why = "it is not UTF-8"};
+    writer[0] = 0;
+    heft__json_init(&text.json, data, nbytes);
+    bool ok = heft__utf8_check(data, nbytes) == nbytes && resume_parse(&text);
+    *why = ok || text.failed ? NULL : text.why;
+    return ok;
+}
+
 heft_status heft__set_marker_read(const heft__target_folder *folder, heft__set_change *change, char writer[256],
                                   bool *found, heft_error *err) {
     void *data = NULL;
@@ -112,10 +121,9 @@ heft_status heft__set_marker_read(const heft__target_folder *folder, heft__set_c
     heft_status status = heft__target_folder_read(folder, HEFT__SET_MARKER, RESUME_MARKER_MAX, &change->alloc, &data,
                                                   &nbytes, found, err);
     if (status != HEFT_OK || !*found) return status;
-    resume_text text = {.change = change, .writer = writer, .why = "it is not UTF-8"};
-    heft__json_init(&text.json, data, (size_t)nbytes);
-    if (heft__utf8_check(data, (size_t)nbytes) != nbytes || !resume_parse(&text))
-        status = text.failed ? heft__fail_memory(err, HEFT_NONE) : resume_fail(folder, err, text.why);
+    const char *why = NULL;
+    if (!heft__set_marker_parse(data, (size_t)nbytes, change, writer, &why))
+        status = why ? resume_fail(folder, err, why) : heft__fail_memory(err, HEFT_NONE);
     heft__free(&change->alloc, data, nbytes);
     return status;
 }

@@ -38,6 +38,8 @@ void heft__set_drop(const heft__set_change *change, const heft__target_folder *f
 /* Ends what a marker in the folder says. `polite`: EXISTS if its writer lives. *resumed may be NULL. (save_resume.c) */
 heft_status heft__set_resume(const heft__target_folder *folder, const heft_allocator *alloc, bool polite, bool *resumed,
                              heft_error *err);
+/* Reads the text of a marker, which anybody may have written. False: *why says why not, NULL: no memory. */
+bool heft__set_marker_parse(const char *data, size_t nbytes, heft__set_change *change, char writer[256], const char **why);
 /* Reads the marker; *found false: there is none. */
 heft_status heft__set_marker_read(const heft__target_folder *folder, heft__set_change *change, char writer[256], bool *found,
                                   heft_error *err);
