@@ -165,6 +165,28 @@ HEFT_API heft_status heft_save_set(const char *folder, const heft_save_item *ite
                                    const heft_save_options *options, const heft_set_options *set_options,
                                    heft_save_stats *stats, heft_error *err);
 
+/* One file of a set that is there, as it is to be. Zero what is not used. */
+typedef struct heft_set_file {
+    const char *name;           /* a plain name in the folder */
+    const heft_save_item *items;
+    uint64_t nitems;
+    const heft_save_options *options; /* metadata, alignment, order, digests of this file; NULL: defaults */
+    bool keep;                  /* it stays as it is: the items, which must be those in it, are only for the index */
+    uint32_t reserved[3];       /* 0 */
+} heft_set_file;
+
+/* Replaces files of a set, and makes its index `index` (a plain name; NULL: no index is written) new from the items of all
+ * `files`, the kept ones among them, in the form of heft_save_set. All or nothing, by the same marker; where only one file
+ * changes, by one rename. Other files of the folder stay. Items may be tensors of the very files that are replaced. Of
+ * `options` only no_sync, progress and the allocator are used, of `set_options` only what shapes the index.
+ * `stats` (may be NULL) sums up the files that were written.
+ * Errors: as heft_save_set, but for EXISTS of a set that is there; INVALID_ARGUMENT (a name that is no plain one, or of two
+ * files, a tensor name twice).
+ * Thread rule: as heft_save_set. */
+HEFT_API heft_status heft_set_replace(const char *folder, const heft_set_file *files, uint64_t nfiles, const char *index,
+                                      const heft_save_options *options, const heft_set_options *set_options,
+                                      heft_save_stats *stats, heft_error *err);
+
 /* Ends an interrupted replacement of a set: renames the files that the marker in `folder` lists, removes old ones and the
  * marker. Does nothing (HEFT_OK, *resumed false) where there is no marker. `resumed` may be NULL.
  * Errors: CORRUPT (the marker is damaged, or a file that it lists is gone: nothing has been touched), EXISTS (the process
@@ -173,7 +195,8 @@ HEFT_API heft_status heft_save_set(const char *folder, const heft_save_item *ite
 HEFT_API heft_status heft_set_resume(const char *folder, bool *resumed, heft_error *err);
 
 /* Removes temporary files (.heft-*.tmp) that saves left in `folder`: those of processes of this machine that are gone, under
- * `all` every one, which must be no save's that is going on. What a marker lists stays. *nremoved (may be NULL) counts.
+ * `all` every one, which must be no save's that is going on, but those of other processes of this machine that certainly live.
+ * What a marker lists stays. *nremoved (may be NULL) counts.
  * Errors: NOT_FOUND, PERMISSION, IO, CORRUPT (a damaged marker).
  * Thread rule: any thread. */
 HEFT_API heft_status heft_save_clean(const char *folder, bool all, uint64_t *nremoved, heft_error *err);

@@ -12,6 +12,17 @@ heft_status heft_save_set(const char *folder, const heft_save_item *items, uint6
     return heft__save_set(folder, items, nitems, options, set_options, stats, err);
 }
 
+heft_status heft_set_replace(const char *folder, const heft_set_file *files, uint64_t nfiles, const char *index,
+                             const heft_save_options *options, const heft_set_options *set_options,
+                             heft_save_stats *stats, heft_error *err) {
+    if (stats) memset(stats, 0, sizeof *stats);
+    if (!folder) return heft__fail_null(err, "folder");
+    if (!files && nfiles) return heft__fail_null(err, "files");
+    for (uint64_t i = 0; i < nfiles; i++)
+        if (!files[i].items && files[i].nitems) return heft__fail_null(err, "items");
+    return heft__set_replace(folder, files, nfiles, index, options, set_options, stats, err);
+}
+
 heft_status heft_set_resume(const char *path, bool *resumed, heft_error *err) {
     heft__target_folder folder;
     if (resumed) *resumed = false;

@@ -186,7 +186,7 @@ static heft_status resume_clean(const heft__target_folder *folder, heft__directo
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
         if (!heft__target_temp_is(name) || resume_listed(change, name)) continue;
-        if (!all && !heft__target_temp_dead(name)) continue;
+        if (all ? heft__target_temp_alive(name) : !heft__target_temp_dead(name)) continue;
         status = entries[i].kind == HEFT__FILE_DIRECTORY ? heft__target_folder_remove(folder, name, err)
                                                          : heft__target_folder_unlink(folder, name, err);
         *nremoved += status == HEFT_OK;

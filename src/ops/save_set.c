@@ -1,4 +1,5 @@
 /* ops: a set of files: staged one after another, then put in their places together. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/ops.h"
@@ -244,6 +245,126 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
         }
         if (status == HEFT_OK) status = heft__set_job_end(job, layout, err);
         else heft__set_job_abort(job);
+        if (status == HEFT_OK && stats) *stats = job->stats;
+    }
+    heft_layout_free(layout);
+    heft__free(&alloc, job, sizeof *job);
+    return status;
+}
+
+/* ---- some files of a set replaced ---- */
+
+/* Names of files, and all items as one list, checked together: *items is a block of layout->nitems. */
+static heft_status replace_gather(heft_layout *layout, const heft_set_file *files, heft_save_item *items, uint64_t *nbytes,
+                                  uint64_t *nelems, heft_error *err) {
+    uint64_t at = 0;
+    for (uint64_t f = 0; f < layout->nfiles; f++) {
+        const char *name = files[f].name;
+        const char *fault = name ? heft__path_component_fault(name, strlen(name)) : "it is NULL";
+        if (!fault && name[0] == '.') fault = "it begins with a dot";
+        for (size_t i = 0; !fault && i < sizeof files->reserved / sizeof *files->reserved; i++)
+            if (files[f].reserved[i]) fault = "a reserved field beside it is not 0";
+        for (uint64_t other = 0; !fault && other < f; other++)
+            if (strcmp(files[other].name, name) == 0) fault = "two files have it";
+        if (fault)
+            return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of file %llu cannot be used: %s",
+                              (unsigned long long)f, fault);
+        layout->files[f] = (heft_layout_file){.name = name, .first_item = at, .nitems = files[f].nitems};
+        for (uint64_t i = 0; i < files[f].nitems; i++, at++) {
+            heft__item item;
+            heft_status status = heft__item_check(&files[f].items[i], i, &item, err);
+            if (status != HEFT_OK) return status;
+            items[at] = files[f].items[i];
+            layout->tensors[at] = (heft_layout_tensor){.file = (uint32_t)f};
+            if (!heft__add_u64(*nbytes, item.nbytes, nbytes) || !heft__add_u64(*nelems, item.nelems, nelems))
+                return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the tensors are more than 2^64 bytes together");
+        }
+    }
+    return heft__items_check_names(items, layout->nitems, &layout->alloc, err);
+}
+
+/* The layout of all files, kept ones among them, with the text of the index. */
+static heft_status replace_layout(const heft_set_file *files, uint64_t nfiles, bool index, const heft_set_options *set,
+                                  const heft_allocator *alloc, heft_layout **out, heft_error *err) {
+    uint64_t nitems = 0, nbytes = 0, nelems = 0;
+    for (uint64_t f = 0; f < nfiles; f++)
+        if (!heft__add_u64(nitems, files[f].nitems, &nitems)) nitems = UINT64_MAX;
+    if (nitems >= UINT32_MAX / 2 || nfiles >= UINT32_MAX)
+        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many items or files");
+    heft_layout *layout = heft__alloc_zero(alloc, sizeof *layout);
+    if (!layout) return heft__fail_memory(err, sizeof *layout);
+    layout->alloc = *alloc;
+    heft__arena_init(&layout->arena, alloc);
+    heft_save_item *items = heft__alloc(alloc, nitems * sizeof *items);
+    layout->files = heft__alloc(alloc, nfiles * sizeof *layout->files);
+    layout->tensors = heft__alloc(alloc, nitems * sizeof *layout->tensors);
+    if (layout->files) layout->nfiles = layout->files_capacity = nfiles;
+    if (layout->tensors) layout->nitems = nitems;
+    heft_status status = items && layout->files && layout->tensors
+                             ? replace_gather(layout, files, items, &nbytes, &nelems, err)
+                             : heft__fail_memory(err, nitems * sizeof *items);
+    if (status == HEFT_OK && index) status = heft__shards_index(layout, items, set, nbytes, nelems, err);
+    heft__free(alloc, items, nitems * sizeof *items);
+    if (status == HEFT_OK) *out = layout;
+    else heft_layout_free(layout);
+    return status;
+}
+
+/* One file by its own options, but for those of the whole. */
+static heft_status replace_stage(heft__set_job *job, const heft_set_file *file, heft_error *err) {
+    heft_save_options whole = job->options, own;
+    heft_allocator alloc;
+    heft_status status = heft__save_options_copy(file->options, &own, &alloc, err);
+    if (status != HEFT_OK) return status;
+    if (own.format && strcmp(own.format, "safetensors") != 0)
+        return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
+    if (own.digests & HEFT_DIGEST_SIDECAR)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a sidecar is beside one file, not a set");
+    own.no_sync = whole.no_sync;
+    own.progress = whole.progress;
+    own.progress_ctx = whole.progress_ctx;
+    job->options = own;
+    status = heft__set_job_stage(job, file->name, file->items, file->nitems, err);
+    job->options = whole;
+    return status;
+}
+
+static heft_status replace_run(heft__set_job *job, const heft_set_file *files, const heft_layout *layout, heft_error *err) {
+    heft_status status = HEFT_OK;
+    for (uint64_t i = 0; i < layout->nfiles; i++) /* near enough for progress: headers are small */
+        for (uint64_t k = 0; !files[i].keep && k < files[i].nitems; k++) {
+            heft__item item;
+            if (heft__item_check(&files[i].items[k], k, &item, NULL) == HEFT_OK) job->total_nbytes += item.nbytes;
+        }
+    for (uint64_t i = 0; i < layout->nfiles && status == HEFT_OK; i++)
+        if (!files[i].keep) status = replace_stage(job, &files[i], err);
+    if (status == HEFT_OK && layout->index) status = set_stage_index(job, layout, err);
+    if (status == HEFT_OK && layout->index && job->change.nrenames > 1)
+        status = heft__target_folder_has(&job->folder, job->index_name, &job->change.old_index, err);
+    if (status != HEFT_OK) heft__set_drop(&job->change, &job->folder);
+    else if (job->change.nrenames) status = heft__set_apply(&job->change, &job->folder, true, err);
+    return set_leave(job, status, err);
+}
+
+heft_status heft__set_replace(const char *path, const heft_set_file *files, uint64_t nfiles, const char *index,
+                              const heft_save_options *options, const heft_set_options *set_options,
+                              heft_save_stats *stats, heft_error *err) {
+    heft_set_options set;
+    heft_layout *layout = NULL;
+    heft_allocator alloc = options && options->allocator ? *options->allocator : heft__default_allocator;
+    heft_status status = heft__set_options_copy(set_options, &set, err);
+    if (status == HEFT_OK && (set.publish || set.create_dir))
+        status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "files are replaced in a folder that is there");
+    const char *fault = index ? heft__path_component_fault(index, strlen(index)) : NULL;
+    if (status == HEFT_OK && fault)
+        status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of the index cannot be used: %s", fault);
+    if (status == HEFT_OK) status = replace_layout(files, nfiles, index != NULL, &set, &alloc, &layout, err);
+    if (status != HEFT_OK) return status;
+    heft__set_job *job = heft__alloc(&alloc, sizeof *job);
+    status = job ? heft__set_job_begin(job, path, options, set_options, err) : heft__fail_memory(err, sizeof *job);
+    if (status == HEFT_OK) {
+        if (index) snprintf(job->index_name, sizeof job->index_name, "%s", index);
+        status = replace_run(job, files, layout, err);
         if (status == HEFT_OK && stats) *stats = job->stats;
     }
     heft_layout_free(layout);

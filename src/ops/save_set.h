@@ -94,4 +94,8 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
                            const heft_save_options *options, const heft_set_options *set_options,
                            heft_save_stats *stats, heft_error *err);
 
+heft_status heft__set_replace(const char *path, const heft_set_file *files, uint64_t nfiles, const char *index,
+                              const heft_save_options *options, const heft_set_options *set_options,
+                              heft_save_stats *stats, heft_error *err);
+
 #endif

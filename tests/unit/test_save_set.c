@@ -304,6 +304,113 @@ static void every_allocation_can_fail(void **state) {
     free(folder);
 }
 
+/* ---- files of a set replaced ---- */
+
+/* Gives files [first, n) of a set of `n` the mark 2; what is before them stays. Names of tensors are those of save_marked. */
+static heft_status replace_marked(const char *folder, int n, int first, const heft_archive *old, const heft_allocator *alloc,
+                                  heft_error *err) {
+    static const char *const names[] = {"a", "b", "c", "d"};
+    uint8_t bytes[SIZE];
+    char files[4][40];
+    heft_save_item items[4] = {{0}};
+    heft_set_file set[4] = {{0}};
+    heft_save_options options = {.struct_size = sizeof options, .no_sync = !lasting, .allocator = alloc};
+    memset(bytes, 2, sizeof bytes);
+    for (int i = 0; i < n; i++) {
+        snprintf(files[i], sizeof files[i], n > 1 ? "model-%05d-of-%05d.safetensors" : "model.safetensors", i + 1, n);
+        items[i] = (heft_save_item){.name = names[i], .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
+        if (i < first) items[i] = (heft_save_item){.name = names[i], .archive = old, .id = (uint64_t)i};
+        set[i] = (heft_set_file){.name = files[i], .items = &items[i], .nitems = 1, .keep = i < first};
+    }
+    return heft_set_replace(folder, set, (uint64_t)n, n > 1 ? "model.safetensors.index.json" : NULL, &options, NULL, NULL, err);
+}
+
+static void replacing_is_all_or_nothing(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("replacing"));
+    int outcomes[3] = {0};
+    for (int n = 1; n <= 3; n += 2) {
+        for (uint64_t k = 1;; k++) {
+            int status;
+            heft_error err;
+            empty(folder);
+            save_old(folder, n);
+            trap_begin(&(trap_plan){.fail_call = k, .fail_errno = EIO});
+            heft_status done = replace_marked(folder, n, 0, NULL, NULL, &err);
+            trap_end();
+            check_outcome(folder, n, n, done != HEFT_OK, outcomes);
+            empty(folder);
+            save_old(folder, n);
+            pid_t child = fork();
+            assert_true(child >= 0);
+            if (child == 0) {
+                trap_begin(&(trap_plan){.fail_call = k, .die = true});
+                _exit(replace_marked(folder, n, 0, NULL, NULL, NULL) != HEFT_OK);
+            }
+            assert_int_equal(waitpid(child, &status, 0), child);
+            check_outcome(folder, n, n, false, outcomes);
+            if (WIFEXITED(status)) break;
+        }
+    }
+    assert_true(outcomes[0] > 20 && outcomes[1] > 4 && outcomes[2] > 10);
+    free(folder);
+}
+
+static void kept_files_are_in_the_index(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("kept"));
+    heft_archive *old;
+    heft_error err;
+    for (uint64_t k = 1;; k++) {
+        test_allocator t;
+        empty(folder);
+        save_old(folder, 3);
+        assert_int_equal(unlink(test_path("kept/model.safetensors.index.json")), 0);
+        assert_int_equal(heft_archive_open(folder, NULL, &old, NULL), HEFT_OK);
+        test_allocator_init(&t, k);
+        lasting = false;
+        heft_status status = replace_marked(folder, 3, 2, old, &t.alloc, &err);
+        lasting = true;
+        heft_archive_unref(old);
+        assert_int_equal(t.live_blocks, 0);
+        int temps;
+        entries(folder, &temps);
+        assert_int_equal(temps, 0);
+        assert_int_equal(heft_archive_open(folder, NULL, &old, &err), HEFT_OK);
+        uint8_t bytes[SIZE];
+        for (uint64_t i = 0; i < 3; i++) {
+            heft_view view;
+            assert_int_equal(heft_view_of(old, i, &view, NULL), HEFT_OK);
+            assert_int_equal(heft_read(&view, bytes, SIZE, NULL, NULL, NULL), HEFT_OK);
+            assert_int_equal(bytes[0], status == HEFT_OK && i == 2 ? 2 : 1);
+        }
+        assert_int_equal(heft_archive_index_path(old) != NULL, status == HEFT_OK);
+        heft_archive_unref(old);
+        if (status == HEFT_OK && t.calls < k) break;
+        assert_true(status == HEFT_OUT_OF_MEMORY || status == HEFT_OK);
+    }
+    free(folder);
+}
+
+static void replacing_refuses_bad_names(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("names"));
+    uint8_t byte[SIZE] = {0};
+    heft_error err;
+    heft_save_item item = {.name = "a", .data = byte, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
+    static const char *const bad[][2] = {{"../a", "b"}, {"a", "a"}, {".a", "b"}, {"", "b"}, {NULL, "b"}, {"a", "b"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) { /* of the last the tensor names are the same */
+        heft_set_file files[2] = {{.name = bad[i][0], .items = &item, .nitems = 1},
+                                  {.name = bad[i][1], .items = &item, .nitems = 1}};
+        assert_int_equal(heft_set_replace(folder, files, 2, NULL, NULL, NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
+    }
+    heft_set_file one = {.name = "a", .items = &item, .nitems = 1};
+    assert_int_equal(heft_set_replace(folder, &one, 1, "../i", NULL, NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
+    int temps;
+    assert_int_equal(entries(folder, &temps), 0);
+    free(folder);
+}
+
 static int teardown(void **state) {
     (void)state;
     trap_end();
@@ -319,6 +426,9 @@ int main(void) {
         cmocka_unit_test(a_living_writer_is_left_alone),
         cmocka_unit_test(only_litter_is_removed),
         cmocka_unit_test(every_allocation_can_fail),
+        cmocka_unit_test_teardown(replacing_is_all_or_nothing, teardown),
+        cmocka_unit_test(kept_files_are_in_the_index),
+        cmocka_unit_test(replacing_refuses_bad_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
