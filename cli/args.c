@@ -102,6 +102,18 @@ const cli_option cli_option_table[] = {
      "do not wait for the disk: not safe against a power cut"},
     {"verify", 0, ARG_FLAG, ARGS_AT(verify), CLI_COPIERS, NULL, NULL, "read back what was written before it takes its name"},
     {"dry-run", 'n', ARG_FLAG, ARGS_AT(dry_run), CLI_COPIERS, NULL, NULL, "print the plan and write nothing"},
+    {"set", 0, ARG_LIST, ARGS_AT(set), CLI_EDIT, "KEY=VALUE", NULL, "write metadata; may be given again"},
+    {"delete", 0, ARG_LIST, ARGS_AT(deleted), CLI_EDIT, "KEY", NULL, "take metadata out; may be given again"},
+    {"rename", 0, ARG_LIST, ARGS_AT(rename), CLI_EDIT, "OLD=NEW", NULL, "give a tensor another name; may be given again"},
+    {"drop", 0, ARG_LIST, ARGS_AT(dropped), CLI_EDIT, "GLOB", NULL, "leave out tensors that match; may be given again"},
+    {"trim", 0, ARG_FLAG, ARGS_AT(trim), CLI_EDIT, NULL, NULL, "cut off bytes after the last tensor"},
+    {"repair", 0, ARG_FLAG, ARGS_AT(repair), CLI_EDIT, NULL, NULL,
+     "mend what heft check names, where no tensor byte is\nlost by it"},
+    {"rebuild-index", 0, ARG_FLAG, ARGS_AT(rebuild_index), CLI_EDIT, NULL, NULL,
+     "make the index of a directory new from the headers of\nits shards"},
+    {"resume", 0, ARG_FLAG, ARGS_AT(resume), CLI_EDIT, NULL, NULL, "end an interrupted save of a set: PATH is its directory"},
+    {"clean", 0, ARG_FLAG, ARGS_AT(clean), CLI_EDIT, NULL, NULL, "remove temporary files that saves left in directory PATH"},
+    {"dry-run", 'n', ARG_FLAG, ARGS_AT(dry_run), CLI_EDIT, NULL, NULL, "tell what would change, and change nothing"},
     {"json", 0, ARG_FLAG, ARGS_AT(json), CLI_ALL, NULL, NULL, "JSON, see docs/json.md"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LS | CLI_INFO | CLI_PLAN, NULL, NULL, "no warnings"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_LOAD | CLI_WARM | CLI_BENCH | CLI_STATS, NULL, NULL,
@@ -110,6 +122,7 @@ const cli_option cli_option_table[] = {
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_CHECK, NULL, NULL, "the verdicts only"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_DIFF, NULL, NULL, "the verdict only"},
     {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_COPIERS, NULL, NULL, "no warnings, no plan, no progress bar"},
+    {"quiet", 'q', ARG_FLAG, ARGS_AT(quiet), CLI_EDIT, NULL, NULL, "the verdict only, and no progress bar"},
     {"strict", 0, ARG_FLAG, ARGS_AT(strict), CLI_ALL, NULL, NULL, "warnings are errors"},
     {"lenient", 0, ARG_OPTIONAL, ARGS_AT(lenient), CLI_ALL, "WORD,...", NULL,
      "admit deviations from the format with a warning: all,\nor of duplicate-name, array-entry, object-dtype,\n"
@@ -365,6 +378,7 @@ bool cli_args_parse(const cli_command *command, int argc, char **argv, cli_args 
 
 void cli_args_free(cli_args *args) {
     cli_words *lists[] = {&args->include, &args->exclude, &args->defer, &args->replicated, &args->tp_rules,
-                          &args->dtype_for, &args->transpose, &args->rename, &args->metadata};
+                          &args->dtype_for, &args->transpose, &args->rename, &args->metadata,
+                          &args->set, &args->deleted, &args->dropped};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
 }

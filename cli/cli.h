@@ -158,6 +158,9 @@ typedef struct cli_args {
     const char *dtype, *map, *digest;
     cli_words dtype_for, transpose, rename, metadata;
     bool saturate, no_fill, no_sync, verify, dry_run;
+    /* edit */
+    cli_words set, deleted, dropped;
+    bool trim, repair, rebuild_index, resume, clean;
     /* the rest */
     const char **operands;
     size_t noperands;
@@ -202,6 +205,7 @@ int cli_copy(const cli_args *args);
 int cli_align(const cli_args *args);
 int cli_shard(const cli_args *args);
 int cli_merge(const cli_args *args);
+int cli_edit_command(const cli_args *args);
 
 /* ---- inputs (inputs.c) ------------------------------------------------------------------------------------------- */
 

@@ -55,6 +55,12 @@ const cli_command cli_commands[] = {
     {"merge", CLI_MERGE, cli_merge, "heft merge [OPTIONS] DIR DST",
      "write a model of several files as one",
      "  heft merge model-directory model.safetensors"},
+    {"edit", CLI_EDIT, cli_edit_command, "heft edit [OPTIONS] PATH",
+     "change metadata, names and faults of a model, all or nothing",
+     "  heft edit --set format=pt --delete note model.safetensors\n"
+     "  heft edit --rename lm_head.weight=output.weight --drop 'vision.*' --dry-run model-directory\n"
+     "  heft edit --trim model.safetensors\n"
+     "  heft edit --rebuild-index model-directory"},
     {"plan", CLI_PLAN, cli_plan, "heft plan [OPTIONS] PATH",
      "tell how a model would be loaded: which tensors, by which path and why, in how much memory",
      "  heft plan model-directory\n"

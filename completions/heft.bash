@@ -20,7 +20,7 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        word='ls info show check stats plan load warm bench diff copy align shard merge --help --version'
+        word='ls info show check stats plan load warm bench diff copy align shard merge edit --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$word" -- "$cur")
         return
     fi
@@ -41,7 +41,7 @@ _heft() {
     --depth | --jobs | -j | --variant | --max-header | --stdin-limit | --index | -i | --include | --exclude | --defer | \
         --ep-rank | --ep-world | --experts | --replicated | --tp-rank | --tp-world | --tp-rule | --workers | --align | \
         --limit | --reserve | --multiplier | --repeat | --samples | --tolerance | --relative | --shard-size | \
-        --dtype-for | --transpose | --rename | --metadata) return ;;
+        --dtype-for | --transpose | --rename | --metadata | --set | --delete | --drop) return ;;
     --output | -o | --kinds | --map)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
@@ -59,7 +59,7 @@ _heft() {
     for ((i = 2; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
         -o | --output | -i | --index | -n | --name | --order | --sort | --format | --depth | -j | --jobs | --kinds | \
-            --variant | --links | --index-mode | --max-header | --stdin-limit) ((i++)) ;;
+            --variant | --links | --index-mode | --max-header | --stdin-limit | --set | --delete | --rename | --drop) ((i++)) ;;
         -*) ;;
         *)
             [ "$count" -eq 0 ] && path=${COMP_WORDS[i]}

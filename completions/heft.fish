@@ -28,6 +28,7 @@ complete -c heft -n __fish_use_subcommand -f -a copy -d 'write a model in anothe
 complete -c heft -n __fish_use_subcommand -f -a align -d 'write a model with aligned tensors'
 complete -c heft -n __fish_use_subcommand -f -a shard -d 'write a model as several files'
 complete -c heft -n __fish_use_subcommand -f -a merge -d 'write a model as one file'
+complete -c heft -n __fish_use_subcommand -f -a edit -d 'change metadata, names and faults'
 complete -c heft -n __fish_use_subcommand -f -l version -d 'version and features'
 
 complete -c heft -l json -d 'print JSON'
@@ -126,3 +127,15 @@ complete -c heft -n $copy -l verify -d 'read back'
 complete -c heft -n $copy -s n -l dry-run -d 'print the plan only'
 complete -c heft -n $copy -s f -l force -d 'replace what is there'
 complete -c heft -n $copy -s j -l workers -x -d threads
+
+set -l edit '__fish_seen_subcommand_from edit'
+complete -c heft -n $edit -l set -x -d 'write metadata: KEY=VALUE'
+complete -c heft -n $edit -l delete -x -d 'take metadata out'
+complete -c heft -n $edit -l rename -x -d 'another name: OLD=NEW'
+complete -c heft -n $edit -l drop -x -d 'leave out what matches'
+complete -c heft -n $edit -l trim -d 'cut off bytes at the end'
+complete -c heft -n $edit -l repair -d 'mend what check names'
+complete -c heft -n $edit -l rebuild-index -d 'make the index new'
+complete -c heft -n $edit -l resume -d 'end an interrupted save'
+complete -c heft -n $edit -l clean -d 'remove temporary files'
+complete -c heft -n $edit -s n -l dry-run -d 'change nothing'
