@@ -129,11 +129,24 @@ static bool copier_parse_rules(cli_copier *c) {
     return true;
 }
 
-/* ---- warnings ---------------------------------------------------------------------------------------------------- */
+/* ---- complaints -------------------------------------------------------------------------------------------------- */
+
+void cli_complain_of(const char *path, cli_text *text) {
+    cli_text name = {0};
+    cli_text_escaped(&name, path, strlen(path));
+    cli_complain("%.*s: %.*s", (int)name.len, name.data, (int)text->len, text->data);
+    cli_text_free(&name);
+    text->len = 0;
+}
 
 static void copier_warn(cli_copier *c, const char *text, size_t len) {
     c->nwarnings++;
-    if (!c->args->quiet || c->args->strict) cli_complain("%s: warning: %.*s", c->source, (int)len, text);
+    if (c->args->quiet && !c->args->strict) return;
+    cli_text line = {0};
+    cli_text_str(&line, "warning: ");
+    cli_text_put(&line, text, len);
+    cli_complain_of(c->source, &line);
+    cli_text_free(&line);
 }
 
 static bool copier_matches(const cli_words *globs, const heft_tensor *tensor) {
@@ -319,7 +332,7 @@ static bool copier_names_differ(const cli_copier *c) {
         cli_text_str(&line, " would both be named \"");
         cli_text_escaped(&line, a->name, a->name_len);
         cli_text_str(&line, "\"");
-        cli_complain("%s: %.*s", c->source, (int)line.len, line.data);
+        cli_complain_of(c->source, &line);
         cli_text_free(&line);
     }
     free(sorted);
@@ -390,11 +403,11 @@ static bool copier_metadata(cli_copier *c) {
 /* A failure of the save: about the source where its bytes are wrong, else about the target. */
 static int copier_fail(const cli_copier *c, const heft_error *err) {
     bool source = err->status == HEFT_CORRUPT || err->status == HEFT_MISMATCH;
-    bool refused = err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT;
     heft_error plain = *err;
-    if (refused && err->fault != HEFT_FAULT_NOT_REGULAR)
+    if (err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT)
         plain.fault = HEFT_FAULT_CALL; /* what is advised for files that are read does not help here */
-    return cli_fail(source ? c->source : c->target, &plain);
+    (void)cli_fail(source ? c->source : c->target, &plain);
+    return cli_exit_code(err);
 }
 
 /* What NumPy lacks needs a word of the user's. */
@@ -407,8 +420,9 @@ static bool copier_numpy_has(const cli_copier *c) {
         if (dtype != HEFT_BF16 && (dtype < HEFT_F8_E5M2 || dtype > HEFT_F8_E5M2FNUZ)) continue;
         cli_text line = {0};
         copier_quote(c, &c->items[i], &line);
-        cli_complain("%s: %.*s would be of dtype %s, which NumPy lacks: convert it, as with --dtype f32, or give --foreign",
-                     c->source, (int)line.len, line.data, heft_dtype_name(dtype));
+        cli_text_format(&line, " would be of dtype %s, which NumPy lacks: convert it, as with --dtype f32, or give --foreign",
+                        heft_dtype_name(dtype));
+        cli_complain_of(c->source, &line);
         cli_text_free(&line);
         return false;
     }
@@ -424,7 +438,10 @@ static int copier_prepare(cli_copier *c) {
     copier_warn_globs(c);
     if (copier_items(c, &err) != HEFT_OK) return cli_fail(c->source, &err);
     if (!c->nitems && heft_archive_count(c->archive)) {
-        cli_complain("%s: no tensor is left to be copied", c->source);
+        cli_text line = {0};
+        cli_text_str(&line, "no tensor is left to be copied");
+        cli_complain_of(c->source, &line);
+        cli_text_free(&line);
         return CLI_UNREADABLE;
     }
     if (c->form == CLI_COPY_NPY && c->nitems != 1)

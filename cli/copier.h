@@ -16,6 +16,9 @@ void cli_renames_apply(cli_renames *renames, const char *name, size_t len, cli_t
 const char *cli_renames_unused(const cli_renames *renames, size_t *len, uint64_t *count);
 void cli_renames_free(cli_renames *renames);
 
+/* "heft: PATH: " and the text so far, which is emptied, on standard error. */
+void cli_complain_of(const char *path, cli_text *text);
+
 /* ---- a copy (copier.c) ------------------------------------------------------------------------------------------- */
 
 /* What is written: places of the words of --to. */

@@ -171,24 +171,21 @@ static bool rename_map(const char *path, cli_renames *renames, int *code) {
         *code = cli_fail(path, &err);
         return false;
     }
+    cli_text line = {0};
     const char *why = rename_read(renames, &offset);
-    if (why) {
-        cli_complain("%s: --map: %s, at offset %zu", path, why, offset);
-        *code = CLI_USAGE;
-        return false;
+    if (why) cli_text_format(&line, "--map: %s, at offset %zu", why, offset);
+    else if (renames->npairs) qsort(renames->pairs, (size_t)renames->npairs, sizeof *renames->pairs, rename_compare);
+    for (uint64_t i = 1; i < renames->npairs && !line.len; i++) {
+        if (rename_compare(&renames->pairs[i - 1], &renames->pairs[i]) != 0) continue;
+        cli_text_str(&line, "--map: \"");
+        cli_text_escaped(&line, renames->pairs[i].name, renames->pairs[i].name_len);
+        cli_text_str(&line, "\" is there twice");
     }
-    if (!renames->npairs) return true;
-    qsort(renames->pairs, (size_t)renames->npairs, sizeof *renames->pairs, rename_compare);
-    for (uint64_t i = 1; i < renames->npairs; i++)
-        if (rename_compare(&renames->pairs[i - 1], &renames->pairs[i]) == 0) {
-            cli_text name = {0};
-            cli_text_escaped(&name, renames->pairs[i].name, renames->pairs[i].name_len);
-            cli_complain("%s: --map: \"%.*s\" is there twice", path, (int)name.len, name.data);
-            cli_text_free(&name);
-            *code = CLI_USAGE;
-            return false;
-        }
-    return true;
+    if (!line.len) return true;
+    cli_complain_of(path, &line);
+    cli_text_free(&line);
+    *code = CLI_USAGE;
+    return false;
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
