@@ -110,7 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status == HEFT_OK) {
         compare(archive, items, views, n, &saved);
         heft_buffer_release(&saved);
-    } else DEMAND(!ok || err.fault == HEFT_FAULT_RESERVED_NAME || status == HEFT_LIMIT);
+    } else /* other formats than safetensors take shapes whose product overflows before a dim of 0 */
+        DEMAND(!ok || err.fault == HEFT_FAULT_RESERVED_NAME || err.fault == HEFT_FAULT_SHAPE_OVERFLOW || status == HEFT_LIMIT);
     free(items);
     free(views);
     heft_archive_unref(archive);
