@@ -17,6 +17,11 @@
 
 #define HEFT__STEP_NONE UINT32_MAX
 
+/* Storage with a long way to it wants many requests under way, and how many nobody knows beforehand: when the first blocks of
+ * `ramp_from` workers each take longer than this, their number is doubled, twice at most and up to `workers`. */
+#define HEFT__RAMP_SECONDS 0.2
+#define HEFT__RAMP_STEPS 2
+
 /* A source and the ways to its bytes. The caller makes and closes it (zeros are fine but for direct_fd); the engine fills
  * what is marked. */
 typedef struct heft__channel {
@@ -79,6 +84,7 @@ typedef struct heft__engine_job {
     uint32_t nchannels;
     uint64_t scratch_nbytes, dump_nbytes; /* of each worker; 0: no step needs them */
     uint32_t workers;
+    uint32_t ramp_from;      /* of the pool: workers at the start; see HEFT__RAMP_SECONDS. 0: all at once */
     uint32_t depth;          /* blocks in flight of io_uring, which has one worker; 0: 8, or `workers` where there is scratch */
     heft_allocator alloc;
     const heft_allocator *scratch_alloc; /* of scratch and dump; NULL: `alloc`. A device's host_alloc, where it has one */

@@ -2,6 +2,7 @@
 #include "engine/engine_core.h"
 
 #include "base/error.h"
+#include "base/os.h"
 #include "base/parallel.h"
 
 #include <pthread.h>
@@ -21,6 +22,8 @@ typedef struct pool_engine {
     heft__crew *crew;
     bool started;         /* the crew, by the first blocks */
     pool_hand hand;       /* of the caller, who works inside of reap */
+    atomic_bool ramping;  /* more workers may be let in */
+    uint32_t active, slow, steps; /* workers that draw; blocks of theirs that were slow; doublings. Guarded. */
 } pool_engine;
 
 static heft_status pool_probe(heft_error *err) {
@@ -50,10 +53,26 @@ static bool pool_take(pool_engine *pool, pool_hand *hand, uint64_t *number) {
     return false;
 }
 
+/* A block of the first ones has ended. */
+static void pool_ramp(pool_engine *pool, double seconds) {
+    uint32_t workers = pool->base.nworkers;
+    pthread_mutex_lock(&pool->lock);
+    if (seconds < HEFT__RAMP_SECONDS) {
+        atomic_store(&pool->ramping, false);
+    } else if (++pool->slow >= pool->active && atomic_load(&pool->ramping)) {
+        pool->active = pool->active < workers / 2 ? 2 * pool->active : workers;
+        pool->slow = 0;
+        if (++pool->steps == HEFT__RAMP_STEPS || pool->active == workers) atomic_store(&pool->ramping, false);
+        pthread_cond_broadcast(&pool->more);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static void pool_block(pool_engine *pool, uint32_t worker, uint64_t number) {
     heft__work work;
     heft__work_begin(&work, &pool->base, worker, worker, number);
     while (heft__work_next(&work)) heft__work_result(&work, heft__work_call(&work));
+    if (atomic_load_explicit(&pool->ramping, memory_order_relaxed)) pool_ramp(pool, heft__os_seconds() - work.began);
     if (!heft__work_end(&work)) pool_wake(pool);
     else if (pool->base.job->collect) {
         pthread_mutex_lock(&pool->lock);
@@ -68,6 +87,9 @@ static void pool_help(void *ctx, uint32_t worker) {
     pool_engine *pool = ctx;
     pool_hand hand = {NULL, 0};
     uint64_t number;
+    pthread_mutex_lock(&pool->lock);
+    while (worker >= pool->active && !heft__engine_stopped(&pool->base)) pthread_cond_wait(&pool->more, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
     while (!heft__engine_stopped(&pool->base)) {
         while (pool_take(pool, &hand, &number)) pool_block(pool, worker, number);
         pthread_mutex_lock(&pool->lock);
@@ -95,6 +117,8 @@ static heft_status pool_open(const heft__engine_job *job, heft__engine **out, he
     pthread_mutex_init(&pool->lock, NULL); /* with default attributes these cannot fail on the systems that heft runs on */
     pthread_cond_init(&pool->more, NULL);
     pthread_cond_init(&pool->ended, NULL);
+    pool->active = job->ramp_from && job->ramp_from < workers ? job->ramp_from : workers;
+    atomic_init(&pool->ramping, pool->active < workers);
     *out = &pool->base;
     return HEFT_OK;
 }

@@ -335,6 +335,7 @@ heft_status heft__run_open(heft__running *run, heft_error *err) {
                            .scratch_nbytes = (plan->scratch_nbytes + 4095) / 4096 * 4096, /* the dump lies behind it */
                            .dump_nbytes = plan->dump_nbytes,
                            .workers = plan->workers,
+                           .ramp_from = plan->ramp_from,
                            .alloc = plan->alloc,
                            .progress = run->progress,
                            .progress_ctx = run->progress_ctx,

@@ -224,20 +224,30 @@ static heft_status choose_source(heft_plan *plan, heft__plan_source *source, con
     }
 }
 
-/* min(4, CPUs); of network files each request waits, so more of them are under way. */
+/* min(4, CPUs); of network files each request waits, so more of them are under way, and more still where none of them is
+ * known to be in the page cache and the first requests show that the way is long. */
 static void choose_workers(heft_plan *plan, const heft__source_facts *facts, const heft__plan_wishes *wishes) {
-    bool network = false;
+    bool network = false, cold = false;
     for (uint64_t i = 0; i < plan->nsources; i++) {
         heft__fs_class class = facts[i].fs_class;
         network = network || (plan->sources[i].nitems && facts[i].file &&
                               (class == HEFT__FS_NETWORK || class == HEFT__FS_USER_SPACE));
+        const heft__residency *residency = &facts[i].residency;
+        bool hot = residency->known && residency->resident_nbytes >= residency->asked_nbytes / 5 * 4;
+        cold = cold || (plan->sources[i].nitems && !hot);
     }
     if (plan->options.workers || (wishes->cpus == 0 && !network)) return;
     uint32_t cpus = wishes->cpus;
-    if (network)
+    plan->ramp_from = 0;
+    if (network) {
         plan->workers = cpus < 4 ? 8 : cpus > 8 ? 16 : 2 * cpus;
-    else
+        if (cold) {
+            plan->ramp_from = plan->workers;
+            plan->workers <<= HEFT__RAMP_STEPS;
+        }
+    } else {
         plan->workers = cpus < 4 ? cpus : 4;
+    }
     plan->scratch_share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
 }
 

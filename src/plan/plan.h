@@ -145,7 +145,7 @@ struct heft_plan {
     uint64_t vector_min;       /* HEFT__PLAN_VECTOR_MIN */
     uint64_t unit_min;         /* HEFT__PLAN_UNIT_MIN */
     uint64_t cap;              /* of a load: most pieces of a direct source */
-    uint32_t workers;
+    uint32_t workers, ramp_from; /* as in heft__engine_job */
     bool gap_wished;           /* the caller gave gap_nbytes: it holds for all paths */
     bool swap, swap_big;       /* bring components to the other byte order: little-endian and big-endian ones */
     bool layout;               /* the plan chooses the places, in one arena */

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 enum { BLOCKS = 40, BLOCK = 100 };
 static uint8_t bytes[BLOCKS * BLOCK], got[BLOCKS * BLOCK];
@@ -172,11 +173,54 @@ static void nothing_is_fine(void **state) {
     assert_int_equal(result.counters.requests, 0);
 }
 
+/* A source with a long way to it, which counts how many are on it. */
+typedef struct far_away {
+    atomic_int running, most;
+    useconds_t wait;
+} far_away;
+
+static int64_t far_away_read(void *ctx, uint64_t offset, void *dst, size_t nbytes) {
+    far_away *far = ctx;
+    int now = atomic_fetch_add(&far->running, 1) + 1, most = atomic_load(&far->most);
+    while (now > most && !atomic_compare_exchange_weak(&far->most, &most, now)) continue;
+    usleep(far->wait);
+    memcpy(dst, bytes + offset, nbytes);
+    atomic_fetch_sub(&far->running, 1);
+    return (int64_t)nbytes;
+}
+
+/* Slow first reads let more workers in, twice at most; fast ones do not. */
+static void workers_are_let_in_where_the_way_is_long(void **state) {
+    (void)state;
+    static const struct {
+        useconds_t wait;
+        uint32_t from, workers;
+        int most; /* at a time */
+    } rows[] = {{250000, 2, 16, 8}, {250000, 2, 6, 6}, {1000, 2, 16, 2}, {1000, 0, 4, 4}, {1000, 9, 4, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        far_away far = {.wait = rows[i].wait};
+        heft_source_callbacks callbacks = {.struct_size = sizeof callbacks, .ctx = &far, .size = sizeof bytes,
+                                           .read_at = far_away_read};
+        work w = {.channel = {.direct_fd = -1}};
+        assert_int_equal(heft_source_open_callbacks(&callbacks, NULL, &w.channel.source, &err), HEFT_OK);
+        heft__engine_job job = job_of(&w);
+        job.workers = rows[i].workers;
+        job.ramp_from = rows[i].from;
+        heft__engine_result result;
+        memset(got, 0, sizeof got);
+        assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
+        assert_memory_equal(got, bytes, sizeof bytes);
+        assert_true(atomic_load(&far.most) <= rows[i].most);
+        if (rows[i].wait > 200000) assert_int_equal(atomic_load(&far.most), rows[i].most); /* they all wait at once */
+        heft_source_unref(w.channel.source);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_blocks_arrive),     cmocka_unit_test(steps_do_what_they_want),
         cmocka_unit_test(the_lowest_failure_wins), cmocka_unit_test(cancelling_works_at_every_block),
-        cmocka_unit_test(nothing_is_fine),
+        cmocka_unit_test(nothing_is_fine),         cmocka_unit_test(workers_are_let_in_where_the_way_is_long),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
