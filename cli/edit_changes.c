@@ -196,11 +196,9 @@ static int edit_lay_out(cli_edit *edit, uint32_t number) {
     file->nitems = n;
     if (edit->is_set && file->renamed && edit->index.len) {
         if (file->file.nwithheld) return edit_fail_withheld(edit, number);
-        if (n == 0) {
-            cli_complain("%s: no tensor would be left in one of its files; write the set again without them",
-                         file->file.path);
-            return CLI_REFUSED;
-        }
+        if (n == 0)
+            return cli_edit_refuse(file->file.path, "no tensor would be left in it; write the set again without them",
+                                   CLI_REFUSED);
         edit->writes_index = true;
     }
     edit_options_of(file);

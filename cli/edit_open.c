@@ -8,6 +8,14 @@
     (HEFT_LENIENT_DUPLICATE_NAME | HEFT_LENIENT_ARRAY_ENTRY | HEFT_LENIENT_OBJECT_DTYPE | HEFT_LENIENT_TRAILING_BYTES | \
      HEFT_LENIENT_HOLE | HEFT_LENIENT_NUL_PADDING)
 
+int cli_edit_refuse(const char *path, const char *why, int code) {
+    cli_text name = {0};
+    cli_text_escaped(&name, path, strlen(path));
+    cli_complain("%.*s: %s", (int)name.len, name.data, why);
+    cli_text_free(&name);
+    return code;
+}
+
 static heft_open_options edit_options(const cli_edit *edit) {
     heft_open_options options = cli_open_options(edit->args);
     if (edit->args->trim) options.lenient |= HEFT_LENIENT_TRAILING_BYTES;
@@ -128,10 +136,7 @@ static int edit_index_name(cli_edit *edit, const heft_archive *set) {
 static int edit_open_set(cli_edit *edit, const heft_archive *set) {
     bool indexed = heft_archive_index_path(set) != NULL, rebuild = edit->args->rebuild_index;
     uint32_t nfiles = heft_archive_file_count(set);
-    if (nfiles == 0) {
-        cli_complain("%s: there is no file to edit", edit->path);
-        return CLI_UNREADABLE;
-    }
+    if (nfiles == 0) return cli_edit_refuse(edit->path, "there is no file to edit", CLI_UNREADABLE);
     if (rebuild && strcmp(heft_archive_resolution(set), "one file") == 0 && !indexed) {
         heft_file only;
         if (heft_archive_file(set, 0, &only, NULL) == HEFT_OK && strcmp(only.path, edit->path) == 0)

@@ -56,6 +56,8 @@ int cli_edit_open(cli_edit *edit);
 int cli_edit_apply(cli_edit *edit);
 void cli_edit_free(cli_edit *edit);
 cli_edit_change *cli_edit_add(cli_edit *edit, cli_edit_kind kind, uint32_t file);
+/* "heft: PATH: why" on standard error; `code`. */
+int cli_edit_refuse(const char *path, const char *why, int code);
 /* Length of a word of the command line up to its '=', or SIZE_MAX. */
 size_t cli_edit_split(const char *word);
 
