@@ -39,6 +39,16 @@ const cli_command cli_commands[] = {
      "  heft diff before.safetensors after.safetensors\n"
      "  heft diff --relative 0.01 model-f32 model-bf16\n"
      "  heft diff --headers --json a b"},
+    {"digest", CLI_DIGEST, cli_digest, "heft digest [OPTIONS] PATH [GLOB ...]",
+     "make checksums of tensors, or of files in the form of sha256sum",
+     "  heft digest model.safetensors\n"
+     "  heft digest --data model-directory\n"
+     "  heft digest --sha256 -o model-directory/SHA256SUMS model-directory"},
+    {"verify", CLI_VERIFY, cli_verify, "heft verify [OPTIONS] PATH [MANIFEST]",
+     "tell whether tensors or files are what their checksums say",
+     "  heft verify model.safetensors\n"
+     "  heft verify --include '*.weight' model-directory\n"
+     "  heft verify model-directory model-directory/SHA256SUMS"},
     {"copy", CLI_COPY, cli_copy, "heft copy [OPTIONS] SRC DST",
      "write a model in another form: format, files, dtypes, names, order of bytes",
      "  heft copy model.npz model.safetensors\n"

@@ -20,7 +20,7 @@ _heft() {
     command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        word='ls info show check stats plan load warm bench diff copy align shard merge edit --help --version'
+        word='ls info show check stats plan load warm bench diff copy align shard merge edit digest verify --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$word" -- "$cur")
         return
     fi
@@ -67,7 +67,7 @@ _heft() {
             ;;
         esac
     done
-    if [ "$prev" = --name ] || [ "$prev" = -n ] || { [ "$count" -ge 1 ] && [[ $command == ls || $command == show || $command == stats ]]; }; then
+    if [ "$prev" = --name ] || [ "$prev" = -n ] || { [ "$count" -ge 1 ] && [[ $command == ls || $command == show || $command == stats || $command == digest ]]; }; then
         _heft_names "$path" "$cur"
         [ ${#COMPREPLY[@]} -gt 0 ] && return
     fi

@@ -29,6 +29,8 @@ complete -c heft -n __fish_use_subcommand -f -a align -d 'write a model with ali
 complete -c heft -n __fish_use_subcommand -f -a shard -d 'write a model as several files'
 complete -c heft -n __fish_use_subcommand -f -a merge -d 'write a model as one file'
 complete -c heft -n __fish_use_subcommand -f -a edit -d 'change metadata, names and faults'
+complete -c heft -n __fish_use_subcommand -f -a digest -d 'make checksums of tensors or files'
+complete -c heft -n __fish_use_subcommand -f -a verify -d 'compare with checksums'
 complete -c heft -n __fish_use_subcommand -f -l version -d 'version and features'
 
 complete -c heft -l json -d 'print JSON'
@@ -40,7 +42,7 @@ complete -c heft -l variant -x -d 'variant of a directory'
 complete -c heft -l links -x -a 'follow beneath' -d 'where links may lead'
 complete -c heft -l max-header -x -d 'longest header'
 complete -c heft -l stdin-limit -x -d 'most that is read of a pipe'
-complete -c heft -n '__fish_seen_subcommand_from ls info show check stats' -s j -l jobs -x -d threads
+complete -c heft -n '__fish_seen_subcommand_from ls info show check stats digest verify' -s j -l jobs -x -d threads
 complete -c heft -s h -l help -d 'options and examples'
 
 set -l ls '__fish_seen_subcommand_from ls'
@@ -57,7 +59,7 @@ complete -c heft -n $ls -s 1 -l names -d 'names only'
 complete -c heft -n $ls -s b -l bytes -d 'exact numbers'
 complete -c heft -n '__fish_seen_subcommand_from ls info' -l fillers -d 'show fillers'
 complete -c heft -n '__fish_seen_subcommand_from ls info' -l unknown-dtypes -d 'as opaque bytes'
-complete -c heft -n '__fish_seen_subcommand_from ls show stats; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
+complete -c heft -n '__fish_seen_subcommand_from ls show stats digest; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
 
 complete -c heft -n '__fish_seen_subcommand_from info' -l kinds -r -d 'rules for kinds of model'
 
@@ -105,6 +107,17 @@ complete -c heft -n $diff -l all -d 'every difference'
 
 complete -c heft -n '__fish_seen_subcommand_from stats' -l hist -d 'draw the distribution'
 complete -c heft -n '__fish_seen_subcommand_from stats' -l fail-on -x -a 'nan inf nan,inf' -d 'exit status 1'
+
+set -l digest '__fish_seen_subcommand_from digest'
+complete -c heft -n $digest -l data -d 'one digest of all'
+complete -c heft -n $digest -l sha256 -d 'of the files'
+complete -c heft -n $digest -s o -l output -r -d output
+complete -c heft -n $digest -s f -l force -d 'replace the output'
+
+set -l verify '__fish_seen_subcommand_from verify'
+complete -c heft -n $verify -l include -x -d 'only what matches'
+complete -c heft -n $verify -l exclude -x -d 'not what matches'
+complete -c heft -n $verify -l all -d 'all that is not good'
 
 set -l copy '__fish_seen_subcommand_from copy align shard merge'
 complete -c heft -n '__fish_seen_subcommand_from copy' -l to -x -a 'safetensors sharded npz npy' -d 'form'

@@ -7,6 +7,7 @@ A golden file is a list of commands and what they answer; lines that begin with
     $   a command for sh, run in a folder that make_inputs.py filled, with heft on the PATH
     |   a line of standard output       !   a line of standard error
     =   the exit code, if it is not 0   #   a comment
+A first line "# needs: WORD ..." names features of `heft --version`: a program built without one of them is not asked.
 To add a case add its line with $ and run with --update, then read what it wrote. A byte that is not printable ASCII or
 UTF-8 is written as \\xHH, a final line without newline ends in \\c.
 """
@@ -54,6 +55,13 @@ def blocks(path):
     return out
 
 
+def lacks(path, features):
+    """Features that a golden file needs and the program does not have."""
+    with open(path, encoding="utf-8") as f:
+        first = f.readline()
+    return [word for word in first[8:].split() if word not in features] if first.startswith("# needs:") else []
+
+
 def run_golden(path, folder, env, update):
     failures, lines = 0, []
     for line, command, expected in blocks(path):
@@ -82,7 +90,12 @@ def main():
     goldens = args[1:] or sorted(os.path.join(HERE, "golden", n) for n in os.listdir(os.path.join(HERE, "golden")))
     env = {"PATH": os.path.dirname(heft) + ":" + os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": "/nonexistent"}
     failures = 0
+    features = subprocess.run([heft, "--version"], capture_output=True, text=True, check=True).stdout.split()
     for golden in goldens:
+        missing = lacks(golden, features)
+        if missing:
+            print("skipped: %s, built without %s" % (os.path.basename(golden), " ".join(missing)))
+            continue
         with tempfile.TemporaryDirectory(prefix="heft-cli-") as folder: # each golden has its own: commands write files
             subprocess.run([sys.executable, "-B", os.path.join(HERE, "make_inputs.py"), folder], check=True)
             failures += run_golden(golden, folder, env, update)

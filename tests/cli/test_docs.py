@@ -11,7 +11,7 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMMANDS = ("ls", "info", "show", "check", "stats", "plan", "load", "warm", "bench", "diff", "copy", "align", "shard",
-            "merge", "edit")
+            "merge", "edit", "digest", "verify")
 HEAD = """# Kinds of fault
 
 The closed list of class words: the word after `BAD` in `heft check`, the state of a bad row in `heft ls --models`, `kind` in JSON,

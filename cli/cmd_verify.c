@@ -1,0 +1,212 @@
+/* cli: heft verify: are tensors and files what their digests say? */
+#include "verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VERIFY_ROWS 20 /* on a terminal */
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+
+static heft_status verify_metadata(verify_state *s, const heft_read_options *options, heft_error *err) {
+    heft_status status = heft_archive_verify(s->archive, s->ids, s->n, options, s->verdicts, err);
+    return status == HEFT_MISMATCH || status == HEFT_NOT_FOUND ? HEFT_OK : status; /* the verdicts say so */
+}
+
+/* By metadata, and where that says nothing by sidecars. CLI_OK, or the exit code of what was said. */
+static int verify_tensors(verify_state *s) {
+    heft_error err;
+    cli_progress progress;
+    heft_read_options options = cli_read_options(s->args);
+    heft_selection selection = {.struct_size = sizeof selection, .include = s->args->include.items,
+                                .ninclude = s->args->include.n, .exclude = s->args->exclude.items,
+                                .nexclude = s->args->exclude.n, .order = HEFT_ORDER_NATURAL};
+    heft_status status = heft_archive_select(s->archive, &selection, &s->picked, &s->n, &err);
+    if (status != HEFT_OK) return cli_fail(s->path, &err);
+    s->ids = s->picked.data;
+    verify_rows(s);
+    cli_progress_start(&progress, s->args->quiet || s->args->json);
+    options.progress = cli_progress_step;
+    options.progress_ctx = &progress;
+    status = verify_metadata(s, &options, &err);
+    int code = status == HEFT_OK ? cli_verify_sidecars(s, &options) : CLI_OK;
+    cli_progress_end(&progress);
+    return status == HEFT_OK ? code : cli_fail(s->path, &err);
+}
+
+void verify_rows(verify_state *s) {
+    s->verdicts = calloc((size_t)s->n + 1, sizeof *s->verdicts);
+    s->beside = calloc((size_t)s->n + 1, sizeof *s->beside);
+    s->resized = calloc((size_t)heft_archive_file_count(s->archive) + 1, sizeof *s->resized);
+    if (!s->verdicts || !s->beside || !s->resized) cli_die_memory();
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static const char *const verify_words[] = {"no digest", "good", "bad"};
+
+static void verify_count(verify_state *s) {
+    for (uint64_t i = 0; i < s->n; i++) s->counts[s->verdicts[i]]++;
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) s->nresized += s->resized[i];
+}
+
+/* What has no digest is not verified: that is never success. */
+static int verify_code(const verify_state *s) {
+    if (s->counts[HEFT_VERDICT_BAD] || s->nresized) return CLI_NEGATIVE;
+    return s->counts[HEFT_VERDICT_ABSENT] || !s->n ? CLI_UNREADABLE : CLI_OK;
+}
+
+static const char *verify_verdict(int code) {
+    return code == CLI_OK ? "good" : code == CLI_NEGATIVE ? "bad" : "not verified";
+}
+
+static void verify_row(const verify_state *s, uint64_t row) {
+    cli_text line = {0}, word = {0};
+    heft_verdict verdict = s->verdicts[row];
+    cli_text_format(&word, "  %-9s  ", verify_words[verdict]);
+    cli_text_styled(&line, verdict == HEFT_VERDICT_BAD ? CLI_BAD : CLI_WARN, word.data, word.len);
+    if (s->files) {
+        heft_file file = {0};
+        if (heft_archive_file(s->archive, (uint32_t)row, &file, NULL) == HEFT_OK)
+            cli_text_escaped(&line, file.path, strlen(file.path));
+    } else {
+        heft_tensor tensor = {0};
+        if (heft_archive_get(s->archive, s->ids[row], &tensor, NULL) == HEFT_OK)
+            cli_text_name(&line, tensor.name, tensor.name_len);
+    }
+    cli_print(&line);
+    cli_text_free(&word);
+    cli_text_free(&line);
+}
+
+static void verify_resized(const verify_state *s) {
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        heft_file file;
+        cli_text line = {0};
+        if (!s->resized[i] || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
+        cli_text_styled(&line, CLI_BAD, "  bad size   ", 13);
+        cli_text_escaped(&line, file.path, strlen(file.path));
+        cli_text_str(&line, ": ");
+        cli_text_grouped(&line, file.nbytes);
+        cli_text_str(&line, " bytes, which its sidecar does not say");
+        cli_print(&line);
+        cli_text_free(&line);
+    }
+}
+
+/* The bad ones, then those without a digest. */
+static void verify_list(const verify_state *s) {
+    uint64_t most = cli_screen_get()->terminal && !s->args->all ? VERIFY_ROWS : HEFT_NONE, shown = 0;
+    static const heft_verdict order[] = {HEFT_VERDICT_BAD, HEFT_VERDICT_ABSENT};
+    for (size_t k = 0; k < 2; k++)
+        for (uint64_t i = 0; i < s->n; i++)
+            if (s->verdicts[i] == order[k] && shown++ < most) verify_row(s, i);
+    if (shown <= most) return;
+    cli_text line = {0};
+    cli_text_str(&line, "  and ");
+    cli_text_grouped(&line, shown - most);
+    cli_text_str(&line, " more; --all lists them");
+    cli_print(&line);
+    cli_text_free(&line);
+}
+
+static void verify_screen(const verify_state *s, int code) {
+    static const char *const words[] = {" without a digest", " good", " bad"};
+    static const heft_verdict order[] = {HEFT_VERDICT_GOOD, HEFT_VERDICT_BAD, HEFT_VERDICT_ABSENT};
+    cli_text line = {0};
+    const char *verdict = verify_verdict(code), *comma = ": ";
+    cli_text_escaped(&line, s->path, strlen(s->path));
+    cli_text_str(&line, ": ");
+    cli_text_styled(&line, code == CLI_OK ? CLI_GOOD : code == CLI_NEGATIVE ? CLI_BAD : CLI_WARN, verdict, strlen(verdict));
+    cli_print(&line);
+    if (!s->args->quiet) {
+        cli_text_str(&line, "  ");
+        cli_text_plural(&line, s->n, s->files ? "file" : "tensor");
+        for (size_t i = 0; i < 3; i++) {
+            if (!s->counts[order[i]]) continue;
+            cli_text_str(&line, comma);
+            cli_text_grouped(&line, s->counts[order[i]]);
+            cli_text_str(&line, words[order[i]]);
+            comma = ", ";
+        }
+        cli_print(&line);
+        verify_resized(s);
+        verify_list(s);
+        if (s->nother) {
+            cli_text_str(&line, "  the manifest has ");
+            cli_text_plural(&line, s->nother, "line");
+            cli_text_str(&line, " of other files, not looked at");
+            cli_print(&line);
+        }
+    }
+    cli_text_free(&line);
+}
+
+static void verify_json_row(const verify_state *s, heft__json_out *json, uint64_t row) {
+    static const char *const words[] = {"absent", "good", "bad"};
+    heft_verdict verdict = s->verdicts[row];
+    heft__json_out_object(json);
+    if (s->files) {
+        heft_file file = {0};
+        if (heft_archive_file(s->archive, (uint32_t)row, &file, NULL) == HEFT_OK) cli_json_text(json, "file", file.path);
+    } else {
+        heft_tensor tensor = {0};
+        if (heft_archive_get(s->archive, s->ids[row], &tensor, NULL) == HEFT_OK) {
+            heft__json_out_key(json, "name", SIZE_MAX);
+            heft__json_out_string(json, tensor.name, tensor.name_len);
+        }
+    }
+    cli_json_text(json, "verdict", words[verdict]);
+    const char *by = s->files ? "manifest" : s->beside[row] ? "sidecar" : "metadata";
+    cli_json_text_or_null(json, "by", verdict == HEFT_VERDICT_ABSENT ? NULL : by);
+    heft__json_out_object_end(json);
+    cli_json_flush(json);
+}
+
+static void verify_json(const verify_state *s, int code) {
+    heft__json_out json;
+    cli_json_begin(&json, false);
+    heft__json_out_object(&json);
+    cli_json_text(&json, "path", s->path);
+    cli_json_text(&json, "verdict", verify_verdict(code));
+    cli_json_u64(&json, "good", s->counts[HEFT_VERDICT_GOOD]);
+    cli_json_u64(&json, "bad", s->counts[HEFT_VERDICT_BAD]);
+    cli_json_u64(&json, "absent", s->counts[HEFT_VERDICT_ABSENT]);
+    cli_json_u64(&json, "bad_sizes", s->nresized);
+    cli_json_u64(&json, "other_lines", s->nother);
+    heft__json_out_key(&json, s->files ? "files" : "tensors", SIZE_MAX);
+    heft__json_out_array(&json);
+    for (uint64_t i = 0; i < s->n; i++) verify_json_row(s, &json, i);
+    heft__json_out_array_end(&json);
+    heft__json_out_object_end(&json);
+    cli_json_end(&json);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static int verify_run(verify_state *s) {
+    heft_error err;
+    if (cli_open(s->args, s->path, &s->archive, &err) != HEFT_OK) return cli_fail(s->path, &err);
+    cli_warn(s->args, s->path, s->archive);
+    int code = s->files ? cli_verify_manifest(s, s->args->operands[1]) : verify_tensors(s);
+    if (code != CLI_OK) return code;
+    verify_count(s);
+    code = verify_code(s);
+    if (s->args->json) verify_json(s, code);
+    else verify_screen(s, code);
+    return code;
+}
+
+int cli_verify(const cli_args *args) {
+    verify_state s = {.args = args, .path = args->operands[0], .files = args->noperands > 1};
+    if (args->noperands > 2) return cli_usage_error("verify", "one path and at most one manifest: too many arguments");
+    if (s.files && (args->include.n || args->exclude.n))
+        return cli_usage_error("verify", "a manifest is of whole files: --include and --exclude do not go with it");
+    int code = verify_run(&s);
+    free(s.verdicts);
+    free(s.beside);
+    free(s.resized);
+    heft_buffer_release(&s.picked);
+    heft_archive_unref(s.archive);
+    return code;
+}
