@@ -30,6 +30,18 @@ def times(rows, factor, names):
     return got and (got[0] / factor, f"{factor:g} x ahead of {got[1]} ({got[0]:.4f} s)")
 
 
+def of_bound(rows, part):
+    """Of the best of the bound rows: which way is the best depends on the machine."""
+    got = best(rows, [name for name in rows if name.startswith("bound")])
+    return got and (got[0] / part, f"{part:g} of the best bound ({got[1]} {got[0]:.4f} s)")
+
+
+def ahead(rows):
+    """Of every peer, but for noise."""
+    got = best(rows, [name for name in rows if not name.startswith(("bound", "heft"))])
+    return got and (got[0] * 1.15, f"no peer ahead beyond noise (best {got[1]} {got[0]:.4f} s)")
+
+
 def seconds(most):
     return most, f"{most * 1000:g} ms"
 
@@ -48,9 +60,15 @@ TABLE = [
     ("E slice_col hot", "column slice [:, :256] of F32 [131072, 1024]", lambda r: [times(r, 1, ["st-numpy", "st-torch"])]),
     ("E slice_row hot", "row slice of it", lambda r: [times(r, 1, ["st-numpy", "st-torch"])]),
     ("P open hot", "open 163 shards, index of 57 MB", lambda r: [times(r, 10, ["st-numpy", "st-torch"])]),
-    ("A load hot", "load 2 GiB", lambda r: []),
-    ("A filter hot", "load every 4th tensor of it", lambda r: []),
-    ("D load hot", "load 2 GiB in 8 shards", lambda r: []),
+    ("A load hot", "load 2 GiB of 512 tensors", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("A load cold", "the same, cold", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("D load hot", "load 2 GiB in 8 shards", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("D load cold", "the same, cold", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("A filter hot", "load every 4th tensor of the 512", lambda r: [of_bound(r, 0.8), ahead(r)]),
+    ("C load hot", "open and load 295,000 tensors", lambda r: [times(r, 25, ["st-numpy", "st-torch", "st-numpy+thp", "st-torch+thp"]),
+                                                               seconds(120 * MS)]),
+    ("G save hot", "save 1 GiB, not durable", lambda r: [of_bound(r, 0.9), times(r, 1.2, ["st-numpy", "st-torch", "mlx"])]),
+    ("G save_sync hot", "the same, durable", lambda r: [of_bound(r, 0.9), times(r, 1.5, ["st-numpy", "st-torch"])]),
 ]
 CASTS = {"cast_bf16_f32": "BF16 to F32, 1 GiB in memory", "cast_f32_bf16": "F32 to BF16", "cast_f32_f16": "F32 to F16",
          "cast_f8_bf16": "F8_E4M3 to BF16"}
@@ -136,7 +154,7 @@ def main():
         out.unlink(missing_ok=True)
         command = [a.python or environment(), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
                    "--heft", "heft-reuse=env HEFT_BENCH_REUSE=1 build/release/bench/heft_bench {job} {path}",
-                   "--peers", peers, "--jobs", ",".join(["open,views,load,filter,slice_col,slice_row,check", *CASTS]), "--temp", "hot",
+                   "--peers", peers, "--jobs", ",".join(["open,views,load,filter,slice_col,slice_row,check,save,save_sync", *CASTS]), 
                    "--only", a.only, "--data", DATA, "--out", out, "--samples", "3" if a.quick else str(a.samples)]
         subprocess.run([str(c) for c in command], check=True)
     report(json.loads(out.read_text()))
