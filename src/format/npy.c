@@ -15,7 +15,7 @@ typedef unsigned long long npy_number; /* what %llu takes */
 
 /* ---- the length ------------------------------------------------------------------------------------------------- */
 
-static const char npy_magic[6] = "\x93NUMPY";
+static const uint8_t npy_magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 static heft_status npy_fail_short(heft_error *err, uint64_t needed, uint64_t size) {
     heft__fail(err, HEFT_CORRUPT, HEFT_FAULT_TRUNCATED,
