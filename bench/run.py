@@ -154,7 +154,7 @@ def main():
         out.unlink(missing_ok=True)
         command = [a.python or environment(), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
                    "--heft", "heft-reuse=env HEFT_BENCH_REUSE=1 build/release/bench/heft_bench {job} {path}",
-                   "--peers", peers, "--jobs", ",".join(["open,views,load,filter,slice_col,slice_row,check,save,save_sync", *CASTS]), 
+                   "--peers", peers, "--jobs", ",".join(["open,views,load,filter,slice_col,slice_row,check,save,save_sync", *CASTS]),
                    "--only", a.only, "--data", DATA, "--out", out, "--samples", "3" if a.quick else str(a.samples)]
         subprocess.run([str(c) for c in command], check=True)
     report(json.loads(out.read_text()))
