@@ -26,6 +26,10 @@
 #define CLI_COPIERS (CLI_COPY | CLI_ALIGN | CLI_SHARD | CLI_MERGE)
 #define CLI_ALL (CLI_READERS | CLI_LOADERS | CLI_BENCH | CLI_DIFF | CLI_COPIERS | CLI_EDIT)
 
+/* Dtypes of one and two bytes; the first place means none. */
+#define CLI_VOID1 "none,F8_E4M3,F8_E5M2,F8_E4M3FNUZ,F8_E5M2FNUZ,F8_E8M0,U8,I8"
+#define CLI_VOID2 "none,BF16,F16,U16,I16"
+
 typedef enum cli_option_kind {
     ARG_FLAG,     /* bool */
     ARG_TEXT,     /* const char * */

@@ -123,6 +123,7 @@ typedef struct cli_args {
     const char *lenient; /* NULL: off; "": all; else class words */
     const char *variant;
     uint32_t index_mode, links;
+    uint32_t void1, void2; /* places in CLI_VOID1 and CLI_VOID2 */
     uint64_t max_header;
     /* ls */
     bool long_rows, names_only, bytes, fold, tree, expand, models, reverse;

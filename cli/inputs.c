@@ -1,5 +1,5 @@
 /* cli: opens what a PATH names, with the options of the command line; "-" is standard input. */
-#include "cli.h"
+#include "args.h"
 
 #include "base/alloc.h"
 
@@ -15,6 +15,13 @@ bool cli_one_stdin(const cli_args *args, size_t first, size_t count) {
     return n <= 1;
 }
 
+/* The dtype that stands at a place of a list of choices. */
+static heft_dtype inputs_dtype(const char *choices, uint32_t place) {
+    if (place == 0) return HEFT_DTYPE_NONE;
+    for (; place > 0; place--) choices = strchr(choices, ',') + 1;
+    return heft_dtype_parse(choices, strcspn(choices, ","));
+}
+
 heft_open_options cli_open_options(const cli_args *args) {
     heft_open_options options = {.struct_size = sizeof options};
     options.max_header_nbytes = args->max_header;
@@ -26,6 +33,8 @@ heft_open_options cli_open_options(const cli_args *args) {
     options.show_fillers = args->show_fillers;
     options.strict = args->strict;
     options.variant = args->variant;
+    options.void1 = inputs_dtype(CLI_VOID1, args->void1);
+    options.void2 = inputs_dtype(CLI_VOID2, args->void2);
     return options;
 }
 

@@ -30,6 +30,8 @@ _heft() {
     --format) word='raw json npy' ;;
     --index-mode) word='exact prefer ignore' ;;
     --links) word='follow beneath' ;;
+    --void1) word='F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0 U8 I8' ;;
+    --void2) word='BF16 F16 U16 I16' ;;
     --skip) word='vision mtp activation-scales vision,mtp' ;;
     --fail-on) word='nan inf nan,inf' ;;
     --preset) word='atlas vllm' ;;
@@ -59,7 +61,7 @@ _heft() {
     for ((i = 2; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
         -o | --output | -i | --index | -n | --name | --order | --sort | --format | --depth | -j | --jobs | --kinds | \
-            --variant | --links | --index-mode | --max-header | --stdin-limit | --set | --delete | --rename | --drop) ((i++)) ;;
+            --variant | --void1 | --void2 | --links | --index-mode | --max-header | --stdin-limit | --set | --delete | --rename | --drop) ((i++)) ;;
         -*) ;;
         *)
             [ "$count" -eq 0 ] && path=${COMP_WORDS[i]}

@@ -153,7 +153,7 @@ static heft_status npy_void(npy_text *t, const uint8_t *at, uint64_t size, const
     }
     return npy_fail(t, at, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE,
                     "dtype '%s': %s bytes without a type, which is how NumPy writes %s of ml_dtypes; say what they are "
-                    "by the option void%u of heft_open_options",
+                    "by the option void%u",
                     spelling, size == 1 ? "single" : "pairs of", size == 1 ? "float8" : "bfloat16", (unsigned)size);
 }
 
