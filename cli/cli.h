@@ -101,6 +101,8 @@ void cli_json_end(heft__json_out *json);
 /* Pieces (json_parts.c). Metadata: the merged pairs, null if no file has any. */
 void cli_json_shape(heft__json_out *json, uint32_t rank, const uint64_t *shape);
 void cli_json_metadata(heft__json_out *json, const heft_archive *archive);
+/* A number, or the word that JSON has no number for: "nan", "inf", "-inf". */
+void cli_json_number(heft__json_out *json, const char *key, double value);
 /* A member that is null for HEFT_NONE, or for NULL and "". */
 void cli_json_u64_or_null(heft__json_out *json, const char *key, uint64_t value);
 void cli_json_text_or_null(heft__json_out *json, const char *key, const char *text);

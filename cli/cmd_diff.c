@@ -284,14 +284,6 @@ static void diff_screen(const diff_state *s, bool different) {
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void diff_json_number(heft__json_out *json, const char *key, double value) {
-    char word[32];
-    heft__json_out_key(json, key, SIZE_MAX);
-    size_t n = heft__double_text(value, word);
-    if (strpbrk(word, "0123456789")) heft__json_out_double(json, value);
-    else heft__json_out_string(json, word, n); /* nan, inf */
-}
-
 static void diff_json_row(const diff_state *s, heft__json_out *json, const heft_diff_tensor *t) {
     heft_tensor tensor;
     diff_tensor(s, t, &tensor);
@@ -317,9 +309,9 @@ static void diff_json_row(const diff_state *s, heft__json_out *json, const heft_
         cli_json_u64(json, "beyond_tolerance", t->nbeyond);
         cli_json_u64(json, "nonfinite", t->nnonfinite);
         cli_json_u64(json, "first", t->first);
-        diff_json_number(json, "max_abs", t->max_abs);
-        diff_json_number(json, "max_rel", t->max_rel);
-        diff_json_number(json, "rel_l2", t->rel_l2);
+        cli_json_number(json, "max_abs", t->max_abs);
+        cli_json_number(json, "max_rel", t->max_rel);
+        cli_json_number(json, "rel_l2", t->rel_l2);
         cli_json_u64_or_null(json, "max_ulp", t->max_ulp);
     }
     heft__json_out_object_end(json);

@@ -204,13 +204,8 @@ static void show_json_stats(heft__json_out *json, const heft_stats *stats) {
         heft__json_out_key(json, counts[i].key, SIZE_MAX);
         heft__json_out_u64(json, counts[i].value);
     }
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        char word[32];
-        heft__json_out_key(json, numbers[i].key, SIZE_MAX);
-        size_t n = heft__double_text(numbers[i].value, word);
-        if (strpbrk(word, "0123456789")) heft__json_out_double(json, numbers[i].value);
-        else heft__json_out_string(json, word, n); /* nan, inf, -inf */
-    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cli_json_number(json, numbers[i].key, numbers[i].value);
     heft__json_out_object_end(json);
 }
 

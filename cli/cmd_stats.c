@@ -106,15 +106,6 @@ static void stats_screen(stats_state *s) {
 
 /* ---- for programs ------------------------------------------------------------------------------------------------ */
 
-/* A number, or the word that JSON has no number for. */
-static void stats_json_number(heft__json_out *json, const char *key, double value) {
-    char word[32];
-    heft__json_out_key(json, key, SIZE_MAX);
-    size_t n = heft__double_text_rounded(value, STATS_DIGITS, word);
-    if (strpbrk(word, "0123456789") && n) heft__json_out_double(json, value);
-    else heft__json_out_string(json, word, n);
-}
-
 static void stats_json_tensor(heft__json_out *json, const stats_state *s, uint64_t i) {
     const heft_stats *stats = &s->stats[i];
     heft_tensor tensor;
@@ -129,11 +120,11 @@ static void stats_json_tensor(heft__json_out *json, const stats_state *s, uint64
     cli_json_u64(json, "zeros", stats->zeros);
     cli_json_u64(json, "nan", stats->nans);
     cli_json_u64(json, "inf", stats->infs);
-    stats_json_number(json, "min", stats->min);
-    stats_json_number(json, "max", stats->max);
-    stats_json_number(json, "mean", stats->mean);
-    stats_json_number(json, "std", stats->std);
-    stats_json_number(json, "norm", stats->norm);
+    cli_json_number(json, "min", stats->min);
+    cli_json_number(json, "max", stats->max);
+    cli_json_number(json, "mean", stats->mean);
+    cli_json_number(json, "std", stats->std);
+    cli_json_number(json, "norm", stats->norm);
     if (s->histograms) {
         heft__json_out_key(json, "histogram", SIZE_MAX);
         heft__json_out_array(json);

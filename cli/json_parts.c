@@ -1,6 +1,10 @@
 /* cli: pieces of JSON output that several commands share. */
 #include "cli.h"
 
+#include "base/float_text.h"
+
+#include <string.h>
+
 void cli_json_shape(heft__json_out *json, uint32_t rank, const uint64_t *shape) {
     heft__json_out_array(json);
     for (uint32_t i = 0; i < rank; i++) heft__json_out_u64(json, shape[i]);
@@ -26,6 +30,14 @@ void cli_json_metadata(heft__json_out *json, const heft_archive *archive) {
         cli_json_flush(json);
     }
     heft__json_out_object_end(json);
+}
+
+void cli_json_number(heft__json_out *json, const char *key, double value) {
+    char word[32];
+    heft__json_out_key(json, key, SIZE_MAX);
+    size_t n = heft__double_text(value, word);
+    if (strpbrk(word, "0123456789")) heft__json_out_double(json, value);
+    else heft__json_out_string(json, word, n);
 }
 
 void cli_json_u64_or_null(heft__json_out *json, const char *key, uint64_t value) {
