@@ -167,7 +167,8 @@ typedef struct heft_footprint {
     uint64_t peak_owned_nbytes; /* arena + scratch + ring + side + metadata + 64 KiB a worker */
     uint64_t transient_nbytes;  /* peak_owned + mapped: what memory_limit_nbytes is compared with */
     double multiplier;
-    uint64_t estimate_nbytes;  /* kept, deferred left out, times the multiplier */
+    uint64_t estimate_nbytes;  /* kept, deferred left out, times the multiplier; without one, of these only what is held at
+                                * a time: nothing of what is mapped, of a ring no more than the ring */
     uint64_t needed_nbytes;    /* max(estimate, peak_owned) + reserve: what free memory is compared with */
     uint64_t free_nbytes;      /* HEFT_NONE: not known */
     char free_origin[128];     /* "MemAvailable", "cgroup memory.max of /a/b", "caller", "unknown" */

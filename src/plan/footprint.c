@@ -40,6 +40,16 @@ static bool footprint_sum(const uint64_t *terms, size_t n, uint64_t *out) {
     return true;
 }
 
+/* What the estimate counts. A caller who gives a factor counts what the program will need for all that is kept; by itself a load
+ * needs what it holds at a time: of a ring no more than the ring, of what is mapped nothing that could not be taken back. */
+static uint64_t footprint_counted(const heft_plan *plan, bool by_caller) {
+    uint64_t counted = plan->sum.kept_nbytes;
+    if (by_caller) return counted;
+    for (uint64_t i = 0; i < plan->nitems; i++)
+        if (plan->items[i].mapped && !plan->items[i].side) counted -= heft__plan_kept(plan, &plan->items[i]);
+    return plan->ring && plan->ring < counted ? plan->ring : counted;
+}
+
 heft_status heft__plan_footprint(const heft_plan *plan, const heft__plan_memory *memory, heft_footprint *out,
                                  heft_error *err) {
     heft_footprint f = {.kept_nbytes = plan->sum.kept_nbytes,
@@ -58,9 +68,10 @@ heft_status heft__plan_footprint(const heft_plan *plan, const heft__plan_memory 
     }
     snprintf(f.free_origin, sizeof f.free_origin, "%s", memory->free_origin ? memory->free_origin : "unknown");
     f.multiplier = memory->multiplier > 0 ? memory->multiplier : memory->atlas ? footprint_atlas(plan) : 1.0;
-    double estimate = (double)f.kept_nbytes * f.multiplier;
+    uint64_t counted = footprint_counted(plan, memory->multiplier > 0 || memory->atlas);
+    double estimate = (double)counted * f.multiplier;
     bool ok = estimate < 9.2e18 && heft__add_u64(memory->metadata_nbytes, footprint_lists(plan), &f.metadata_nbytes);
-    if (ok) f.estimate_nbytes = f.multiplier > 1.0 ? (uint64_t)estimate : f.kept_nbytes;
+    if (ok) f.estimate_nbytes = f.multiplier > 1.0 ? (uint64_t)estimate : counted;
     const uint64_t terms[] = {f.arena_nbytes, f.scratch_nbytes,  f.ring_nbytes,
                               f.side_nbytes,  f.metadata_nbytes, plan->workers * HEFT__PLAN_STACK};
     ok = ok && footprint_sum(terms, sizeof terms / sizeof *terms, &f.peak_owned_nbytes) &&
