@@ -281,3 +281,24 @@ void test_allocator_init(test_allocator *t, uint64_t fail_call) {
     t->alloc = (heft_allocator){t, count_alloc, count_realloc, count_free};
     t->fail_call = fail_call;
 }
+
+int test_count_threads(void) {
+    int n = 0;
+    char name[300];
+    DIR *dir = opendir("/proc/self/task");
+    if (!dir) return -1;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        snprintf(name, sizeof name, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(name, "r");
+        if (!file) continue;
+        n += fgets(name, sizeof name, file) && strncmp(name, "iou-", 4) != 0;
+        fclose(file);
+    }
+    closedir(dir);
+    return n;
+}
+
+void test_assert_threads(int n) {
+    for (int i = 0; i < 2000 && test_count_threads() > n; i++) usleep(5000);
+    assert_int_equal(test_count_threads(), n);
+}

@@ -20,6 +20,10 @@ const char *test_write(const char *name, const void *data, size_t nbytes);
 uint8_t *test_slurp(const char *path, size_t *nbytes);
 /* Open descriptors of this process, or -1 where that cannot be known. */
 int test_count_fds(void);
+/* Threads of this process but for those that the kernel makes for io_uring, which it keeps for a while. */
+int test_count_threads(void);
+/* There are no more than n: waits for those that are joined and that the kernel has not let go yet. */
+void test_assert_threads(int n);
 
 /* ---- safetensors files ---- */
 

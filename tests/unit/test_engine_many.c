@@ -5,7 +5,6 @@
 #include "device/device.h"
 #include "source/source_direct.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,23 +65,6 @@ static void load(const heft__engine_kind *kind, uint32_t number, const heft_allo
     heft__host_arena_unref(arena);
 }
 
-/* Threads of this process but for those that the kernel makes for io_uring, which it keeps for a while. */
-static int count_threads(void) {
-    int n = 0;
-    char name[300];
-    DIR *dir = opendir("/proc/self/task");
-    if (!dir) return -1;
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        snprintf(name, sizeof name, "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(name, "r");
-        if (!file) continue;
-        n += fgets(name, sizeof name, file) && strncmp(name, "iou-", 4) != 0;
-        fclose(file);
-    }
-    closedir(dir);
-    return n;
-}
-
 static void a_thousand_in_turn(void **state) {
     (void)state;
     const heft__engine_kind *kinds[2];
@@ -90,12 +72,12 @@ static void a_thousand_in_turn(void **state) {
     test_allocator t;
     test_allocator_init(&t, 0);
     load(kinds[0], 3, &t.alloc); /* what sanitizers start with the first thread is there */
-    int fds = test_count_fds(), threads = count_threads();
+    int fds = test_count_fds(), threads = test_count_threads();
     for (uint32_t i = 0; i < test_count(1000); i++) {
         load(kinds[i % n], i, &t.alloc);
         assert_int_equal(t.live_blocks, 0);
         assert_int_equal(test_count_fds(), fds);
-        assert_int_equal(count_threads(), threads);
+        test_assert_threads(threads);
     }
 }
 

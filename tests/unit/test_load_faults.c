@@ -374,22 +374,12 @@ static void test_full_machine(void **state) {
 
 /* ---- many at once, one after another, forks ---- */
 
-static int count_threads(void) {
-    char line[256];
-    int n = -1;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, "Threads:", 8) == 0) n = atoi(line + 8);
-    if (f) fclose(f);
-    return n;
-}
-
 static void test_thousand(void **state) {
     (void)state;
     const char *path = load_set("thousand", 2, 8, 100000);
     test_allocator t;
     test_allocator_init(&t, 0);
-    int fds = test_count_fds(), threads = count_threads();
+    int fds = test_count_fds(), threads = test_count_threads();
     for (uint64_t i = test_count(1000); i-- > 0;) {
         heft_archive *archive;
         heft_open_options open_options = {
@@ -404,7 +394,7 @@ static void test_thousand(void **state) {
         assert_true(t.live_blocks == 0);
     }
     assert_int_equal(test_count_fds(), fds);
-    assert_int_equal(count_threads(), threads);
+    test_assert_threads(threads);
 }
 
 static void *load_repeatedly(void *ctx) {
