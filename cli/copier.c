@@ -522,6 +522,7 @@ int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uin
                                          .foreign = args->foreign, /* the words are in the order of the constants */
                                          .workers = (uint32_t)args->jobs,
                                          .align = args->align ? args->align : align};
+        c->options.match_source = !c->options.align;
         c->set = (heft_set_options){.struct_size = sizeof c->set, .ceiling_nbytes = args->shard_size, .create_dir = true,
                                     .publish = c->fresh};
         if (copier_check_form(c)) code = copier_run(c);

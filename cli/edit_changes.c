@@ -177,7 +177,7 @@ static void edit_options_of(cli_edit_file *file) {
         uint32_t bit;
     } digests[] = {{"heft.xxh3", HEFT_DIGEST_TENSORS}, {"heft.data_xxh3", HEFT_DIGEST_DATA}};
     heft_save_options *options = &file->options;
-    *options = (heft_save_options){.struct_size = sizeof *options, .overwrite = true};
+    *options = (heft_save_options){.struct_size = sizeof *options, .overwrite = true, .match_source = true};
     options->metadata = file->has_metadata ? file->metadata : NULL;
     options->nmetadata = file->nmetadata;
     edit_alignment(file);

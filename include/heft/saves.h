@@ -63,8 +63,10 @@ typedef struct heft_save_options {
     bool verify;                   /* the file is read back from the disk and compared before it takes its name */
     bool keep_order;               /* items stay in the order given; else as the reference orders them */
     bool no_fill;                  /* under `align`: no filler entries */
-    bool match_source;             /* the header is padded so that bytes kept from a file can be shared with it: for edits of
-                                    * headers, with `keep_order`. The bytes are not those of the reference then */
+    bool match_source;             /* where what is kept lies on the file system that is written to, and that lets files share
+                                    * blocks (XFS, btrfs, bcachefs, OCFS2), the header is padded by up to 4,088 blanks so that
+                                    * the largest stretch of bytes can be shared: it is written at once, and takes no space.
+                                    * The bytes are not those of the reference then. Elsewhere it changes nothing */
     bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
     bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
     heft_symlink symlink;

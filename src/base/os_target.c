@@ -150,17 +150,16 @@ heft_status heft__target_fail_space(heft_error *err, const char *path, uint64_t 
 }
 
 /* Whether there is room, before anything is made. */
-static heft_status target_preflight(const heft__target *target, uint64_t nbytes, heft_error *err) {
-    uint64_t free_nbytes = HEFT_NONE;
-    if (nbytes == HEFT_NONE || target_sys()->space(target->folder.fd, &free_nbytes) != 0) return HEFT_OK;
+static heft_status target_preflight(const heft__target *target, const heft__target_options *options, heft_error *err) {
+    uint64_t free_nbytes = HEFT_NONE, nbytes = options->nbytes == HEFT_NONE ? 0 : options->nbytes - options->shared_nbytes;
+    if (nbytes == 0 || target_sys()->space(target->folder.fd, &free_nbytes) != 0) return HEFT_OK;
     return nbytes > free_nbytes ? heft__target_fail_space(err, target->path, nbytes, free_nbytes) : HEFT_OK;
 }
 
-/* Takes the space before the first byte is written, so that a full disk is found out now. */
-static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_error *err) {
-    if (nbytes == HEFT_NONE || nbytes == 0) return HEFT_OK;
+/* Before the first byte is written, so that a full disk is found out now. */
+heft_status heft__target_reserve(heft__target *target, uint64_t offset, uint64_t nbytes, heft_error *err) {
     int result;
-    do result = target_sys()->reserve(target->fd, nbytes);
+    do result = target_sys()->reserve(target->fd, offset, nbytes);
     while (result != 0 && errno == EINTR);
     if (result == 0) return HEFT_OK;
     int code = errno;
@@ -170,7 +169,8 @@ static heft_status target_reserve(heft__target *target, uint64_t nbytes, heft_er
             return heft__target_fail_space(err, target->path, nbytes, free_nbytes);
         return heft__target_fail_errno(err, code, target->path, "reserving space for");
     }
-    return heft__target_resize(target, nbytes, err); /* this file system does not reserve */
+    /* This file system does not reserve. */
+    return target->unreserved ? HEFT_OK : heft__target_resize(target, nbytes, err);
 }
 
 heft_status heft__target_resize(heft__target *target, uint64_t nbytes, heft_error *err) {
@@ -191,9 +191,12 @@ static void target_init(heft__target *target, const char *path, const heft__targ
 }
 
 static heft_status target_begin(heft__target *target, const heft__target_options *options, heft_error *err) {
-    heft_status status = target_preflight(target, options->nbytes, err);
+    heft_status status = target_preflight(target, options, err);
     if (status == HEFT_OK) status = target_create(target, err);
-    return status == HEFT_OK ? target_reserve(target, options->nbytes, err) : status;
+    if (status != HEFT_OK || options->nbytes == HEFT_NONE || options->nbytes == 0) return status;
+    target->unreserved = options->shared_nbytes > 0;
+    return target->unreserved ? heft__target_resize(target, options->nbytes, err)
+                              : heft__target_reserve(target, 0, options->nbytes, err);
 }
 
 heft_status heft__target_open(heft__target *target, const char *path, const heft__target_options *options,

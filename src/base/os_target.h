@@ -9,6 +9,7 @@
 
 typedef struct heft__target_status {
     uint64_t nbytes;
+    uint64_t device;
     uint32_t mode; /* st_mode */
     uint32_t uid, gid;
 } heft__target_status;
@@ -20,7 +21,7 @@ typedef struct heft__target_sys {
     int (*close)(int fd);
     int (*stat)(int at, const char *path, heft__target_status *out); /* links followed; path NULL: of the descriptor */
     int (*space)(int fd, uint64_t *nbytes);                          /* free for this user; HEFT_NONE: cannot be told */
-    int (*reserve)(int fd, uint64_t nbytes);
+    int (*reserve)(int fd, uint64_t offset, uint64_t nbytes);
     int (*resize)(int fd, uint64_t nbytes);
     int64_t (*pwrite)(int fd, const void *data, size_t nbytes, uint64_t offset);
     int64_t (*pread)(int fd, void *data, size_t nbytes, uint64_t offset);
@@ -82,6 +83,8 @@ heft_status heft__target_folder_full(const heft__target_folder *parent, const ch
 heft_status heft__target_folder_remove(const heft__target_folder *parent, const char *name, heft_error *err);
 /* The path without links; false: it cannot be told, or is too long. */
 bool heft__target_real_path(const char *path, char out[HEFT__TARGET_PATH_MAX]);
+/* The device of what is at `path`, or of the folder in which that would be made. False: it cannot be told. */
+bool heft__target_device(const char *path, uint64_t *device);
 /* Makes a folder; one that is there is fine. */
 heft_status heft__target_mkdir(const char *path, bool *made, heft_error *err);
 
@@ -93,6 +96,7 @@ heft_status heft__target_mkdir(const char *path, bool *made, heft_error *err);
 
 typedef struct heft__target_options {
     uint64_t nbytes; /* of the whole file: checked against the free space and reserved; HEFT_NONE: not known */
+    uint64_t shared_nbytes; /* of it will be shared with another file and so take no space; what is not, is reserved later */
     uint32_t links;  /* HEFT__TARGET_* */
     bool overwrite;  /* an existing file is replaced; else EXISTS, decided again at the end */
     bool no_sync;
@@ -105,6 +109,7 @@ typedef struct heft__target {
     bool borrowed;   /* the folder is another's */
     bool overwrite, no_sync, keep_owner, sealed;
     uint32_t mode, uid, gid;
+    bool unreserved; /* it has its size, and its space is not taken yet */
     char name[HEFT__TARGET_NAME_MAX + 1]; /* in the folder */
     char temp[HEFT__TARGET_NAME_MAX + 1]; /* of the file in progress, in the folder; empty: there is none any more */
     char path[HEFT__TARGET_PATH_MAX];     /* as given, for messages */
@@ -132,6 +137,8 @@ void heft__target_try_direct(heft__target *target); /* makes direct_fd, where th
  * the rest, which may be all, is the caller's. *cloned of them are shared. */
 uint64_t heft__target_transfer(heft__target *target, uint64_t offset, int from, uint64_t from_offset, uint64_t nbytes,
                                bool copy, uint64_t *cloned);
+/* Takes the space of a range. A system that cannot is no failure. */
+heft_status heft__target_reserve(heft__target *target, uint64_t offset, uint64_t nbytes, heft_error *err);
 /* Reads back what has been written. */
 heft_status heft__target_read(heft__target *target, uint64_t offset, void *data, uint64_t nbytes, heft_error *err);
 /* Sets the size: of a file whose size was not known. */

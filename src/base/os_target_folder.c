@@ -108,6 +108,22 @@ bool heft__target_real_path(const char *path, char out[HEFT__TARGET_PATH_MAX]) {
     return len < HEFT__TARGET_PATH_MAX;
 }
 
+bool heft__target_device(const char *path, uint64_t *device) {
+    char folder[HEFT__TARGET_PATH_MAX];
+    heft__target_status st;
+    int code = heft__target_call_stat(AT_FDCWD, path, &st);
+    if (code) {
+        const char *slash = strrchr(path, '/');
+        size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+        if (len >= sizeof folder) return false;
+        memcpy(folder, path, len);
+        folder[len] = 0;
+        code = heft__target_call_stat(AT_FDCWD, len ? folder : ".", &st);
+    }
+    *device = code ? 0 : st.device;
+    return code == 0;
+}
+
 /* ---- folders in folders ---- */
 
 heft_status heft__target_mkdir(const char *path, bool *made, heft_error *err) {

@@ -25,6 +25,7 @@ static int target_sys_stat(int at, const char *path, heft__target_status *out) {
     struct stat st;
     if (path ? fstatat(at, path, &st, 0) : fstat(at, &st)) return -1;
     *out = (heft__target_status){.nbytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
+                                 .device = (uint64_t)st.st_dev,
                                  .mode = (uint32_t)st.st_mode,
                                  .uid = (uint32_t)st.st_uid,
                                  .gid = (uint32_t)st.st_gid};
@@ -40,11 +41,11 @@ static int target_sys_space(int fd, uint64_t *nbytes) {
     return 0;
 }
 
-static int target_sys_reserve(int fd, uint64_t nbytes) {
+static int target_sys_reserve(int fd, uint64_t offset, uint64_t nbytes) {
 #if defined(__linux__)
-    return fallocate(fd, 0, 0, (off_t)nbytes); /* not posix_fallocate, which writes zeros where this is not there */
+    return fallocate(fd, 0, (off_t)offset, (off_t)nbytes); /* not posix_fallocate, which writes zeros where this is not there */
 #else
-    (void)fd, (void)nbytes;
+    (void)fd, (void)offset, (void)nbytes;
     errno = EOPNOTSUPP;
     return -1;
 #endif

@@ -98,6 +98,10 @@ heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, 
 heft_status heft__save_run_views(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err);
 /* Marks as done what the file system can share or copy by itself: stretches of one file that stay together. (save_share.c) */
 heft_status heft__save_share(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err);
+/* Whether something that items keep is on the file system of `path` (NULL: no file), and that can let files share blocks. */
+bool heft__save_can_share(const heft_save_item *items, uint64_t nitems, const char *path);
+/* Bytes of parts that lie so that heft__save_share can share them. */
+uint64_t heft__save_shareable(const heft__part *parts, uint64_t nparts);
 /* nbytes at an offset of the file to the sink. */
 heft_status heft__sink_put(const heft__sink *sink, uint64_t offset, const void *data, uint64_t nbytes, heft_error *err);
 
@@ -110,14 +114,18 @@ typedef struct heft__save_job {
     heft__part *parts;
     _Atomic uint32_t *crcs; /* of each entry, where the format wants them; else NULL */
     uint64_t nparts, parts_most;
+    bool shares; /* blocks of what is kept can be shared */
     heft_save_stats stats;
 } heft__save_job;
 
+/* `path`: what is written to, or the folder that it will be in; NULL: no file. */
 heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items, uint64_t nitems,
-                                const heft_save_options *options, heft_error *err);
+                                const heft_save_options *options, const char *path, heft_error *err);
 void heft__save_job_free(heft__save_job *job);
 /* Header, tensors and all that belongs to the file, to a sink. */
 heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft_error *err);
+/* How much of the file will take no space; the target that is opened for it has to be told. */
+uint64_t heft__save_job_shareable(const heft__save_job *job);
 /* To an open target, up to the fsync and the reading back. */
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err);
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err);

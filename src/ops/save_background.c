@@ -164,7 +164,7 @@ static int saver_progress(void *ctx, uint64_t done, uint64_t total) {
 
 static heft_status saver_file(heft_saver *saver) {
     heft__save_job job;
-    heft_status status = heft__save_job_make(&job, saver->items, saver->nitems, &saver->save, &saver->error);
+    heft_status status = heft__save_job_make(&job, saver->items, saver->nitems, &saver->save, saver->path, &saver->error);
     if (status != HEFT_OK) return status;
     status = heft__save_file(&job, saver->path, &saver->error);
     if (status == HEFT_OK) saver->stats = job.stats;

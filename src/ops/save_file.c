@@ -30,13 +30,20 @@ static heft_status save_match(heft__save_job *job, const heft_save_item *items, 
     return heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
 }
 
+/* Bytes that are not shared: someone has to see them. */
+static bool save_needs_bytes(const heft__save_job *job) {
+    return job->options.no_share || job->options.digests || job->layout.emitter->wants_crc32;
+}
+
 heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items, uint64_t nitems,
-                                const heft_save_options *options, heft_error *err) {
+                                const heft_save_options *options, const char *path, heft_error *err) {
     memset(job, 0, sizeof *job);
     heft_status status = heft__save_options_copy(options, &job->options, &job->alloc, err);
     if (status != HEFT_OK) return status;
     status = heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
-    if (status == HEFT_OK && job->options.match_source) status = save_match(job, items, nitems, err);
+    if (status != HEFT_OK) return status;
+    job->shares = !save_needs_bytes(job) && heft__save_can_share(items, nitems, path);
+    if (job->options.match_source && job->shares) status = save_match(job, items, nitems, err);
     if (status != HEFT_OK) return status;
     if (job->layout.emitter->wants_crc32) {
         uint64_t nbytes = job->layout.emit.nentries * sizeof *job->crcs;
@@ -91,7 +98,7 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
     heft__save_run run = {.alloc = job->alloc,
                           .sink = *sink,
                           .workers = options->workers,
-                          .no_share = options->no_share || job->crcs || options->digests,
+                          .no_share = save_needs_bytes(job),
                           .progress = sink->compare ? NULL : options->progress,
                           .progress_ctx = options->progress_ctx};
     for (uint64_t i = 0; i < job->nparts; i++) run.total_nbytes += job->parts[i].nbytes;
@@ -126,6 +133,10 @@ heft_status heft__save_job_target(heft__save_job *job, heft__target *target, hef
     return heft__save_job_run(job, &sink, err);
 }
 
+uint64_t heft__save_job_shareable(const heft__save_job *job) {
+    return job->shares ? heft__save_shareable(job->parts, job->nparts) : 0;
+}
+
 /* FILE.xxh3.json, after FILE. */
 static heft_status save_sidecar(const heft__save_job *job, const char *path, heft_error *err) {
     static const char suffix[] = ".xxh3.json";
@@ -151,6 +162,7 @@ static heft_status save_sidecar(const heft__save_job *job, const char *path, hef
 
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err) {
     heft__target_options options = {.nbytes = job->layout.emit.file_nbytes,
+                                    .shared_nbytes = heft__save_job_shareable(job),
                                     .links = job->options.symlink,
                                     .overwrite = job->options.overwrite,
                                     .no_sync = job->options.no_sync};

@@ -40,10 +40,11 @@ heft_status heft__set_job_keep(heft__set_job *job, heft__target *target, uint64_
     return status;
 }
 
-static heft_status set_open(const heft__set_job *job, const char *name, uint64_t nbytes, heft__target *target,
-                            heft_error *err) {
+static heft_status set_open(const heft__set_job *job, const char *name, uint64_t nbytes, uint64_t shared_nbytes,
+                            heft__target *target, heft_error *err) {
     char own[300];
-    heft__target_options options = {.nbytes = nbytes, .overwrite = true, .no_sync = job->options.no_sync};
+    heft__target_options options = {
+        .nbytes = nbytes, .shared_nbytes = shared_nbytes, .overwrite = true, .no_sync = job->options.no_sync};
     snprintf(own, sizeof own, "%s.part", job->set.stem); /* nothing keeps the mode of a file whose name is not known */
     return heft__target_open_in(target, &job->folder, name ? name : own, &options, err);
 }
@@ -56,11 +57,11 @@ heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft
         options.progress_ctx = job;
     }
     heft__save_job save;
-    heft_status status = heft__save_job_make(&save, items, nitems, &options, err);
+    heft_status status = heft__save_job_make(&save, items, nitems, &options, job->folder.path, err);
     if (status != HEFT_OK) return status;
     heft__target target;
     uint64_t nbytes = save.layout.emit.file_nbytes;
-    status = set_open(job, name, nbytes, &target, err);
+    status = set_open(job, name, nbytes, heft__save_job_shareable(&save), &target, err);
     if (status == HEFT_OK)
         status = heft__set_job_keep(job, &target, nbytes, heft__save_job_target(&save, &target, err), err);
     if (status == HEFT_OK) set_add_stats(&job->stats, &save.stats);
@@ -71,7 +72,7 @@ heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft
 
 static heft_status set_stage_index(heft__set_job *job, const heft_layout *layout, heft_error *err) {
     heft__target target;
-    heft_status status = set_open(job, job->index_name, layout->index_nbytes, &target, err);
+    heft_status status = set_open(job, job->index_name, layout->index_nbytes, 0, &target, err);
     if (status != HEFT_OK) return status;
     job->change.has_index = true;
     status = heft__target_write(&target, 0, layout->index, layout->index_nbytes, err);
@@ -238,7 +239,8 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
         bool any;
         job->total_nbytes = layout->total_nbytes;
         status = heft__set_job_look(job, NULL, &any, err);
-        if (status == HEFT_OK) status = set_space(job, layout, err);
+        bool shares = !job->options.no_share && heft__save_can_share(items, nitems, job->folder.path);
+        if (status == HEFT_OK && !shares) status = set_space(job, layout, err); /* else each file tells what it needs */
         for (uint64_t i = 0; i < layout->nfiles && status == HEFT_OK; i++) {
             const heft_layout_file *file = &layout->files[i];
             status = heft__set_job_stage(job, file->name, items + file->first_item, file->nitems, err);

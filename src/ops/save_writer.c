@@ -147,7 +147,7 @@ heft_status heft_writer_add(heft_writer *writer, const heft_save_item *item, hef
 
 static heft_status writer_finish_file(heft_writer *writer, heft_error *err) {
     heft__save_job job;
-    heft_status status = heft__save_job_make(&job, writer->items, writer->nitems, &writer->options, err);
+    heft_status status = heft__save_job_make(&job, writer->items, writer->nitems, &writer->options, writer->path, err);
     if (status != HEFT_OK) return status;
     status = heft__save_file(&job, writer->path, err);
     writer->stats = job.stats;

@@ -49,9 +49,9 @@ static int trap_space(int fd, uint64_t *nbytes) {
     *nbytes = trap_now.space;
     return 0;
 }
-static int trap_reserve(int fd, uint64_t nbytes) {
-    if (TRAPPED(.name = "reserve", .fd = fd, .nbytes = nbytes)) return -1;
-    if (!trap_now.no_reserve) return trap_real->reserve(fd, nbytes);
+static int trap_reserve(int fd, uint64_t offset, uint64_t nbytes) {
+    if (TRAPPED(.name = "reserve", .fd = fd, .offset = offset, .nbytes = nbytes)) return -1;
+    if (!trap_now.no_reserve) return trap_real->reserve(fd, offset, nbytes);
     errno = trap_now.no_reserve;
     return -1;
 }

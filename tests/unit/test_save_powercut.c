@@ -96,8 +96,8 @@ static void note(const trap_event *e) {
         }
         file_of_fd[e->fd] = number;
     } else if (strcmp(e->name, "reserve") == 0 || strcmp(e->name, "resize") == 0) {
-        assert_true(e->nbytes <= BYTES);
-        file->size = e->nbytes;
+        assert_true(e->offset + e->nbytes <= BYTES);
+        file->size = e->offset + e->nbytes;
     } else if (strcmp(e->name, "pwrite") == 0) {
         assert_true(e->offset + e->nbytes <= BYTES);
         memcpy(file->bytes + e->offset, e->data, e->nbytes);
