@@ -138,6 +138,8 @@ const cli_option cli_option_table[] = {
      "what elements of npy and npz are that NumPy wrote as V1:\nF8_E4M3, F8_E5M2, ..."},
     {"void2", 0, ARG_CHOICE, ARGS_AT(void2), CLI_ALL, "DTYPE", CLI_VOID2, "the same of V2: BF16, F16, ..."},
     {"variant", 0, ARG_TEXT, ARGS_AT(variant), CLI_ALL, "WORD", NULL, "fp16 opens model.fp16.safetensors of a directory"},
+    {"overlay", 0, ARG_LIST, ARGS_AT(overlay), CLI_OVERLAYS, "FILE", NULL,
+     "lay FILE over the checkpoint: its tensors take the place\nof those of the same names; may be given again"},
     {"links", 0, ARG_CHOICE, ARGS_AT(links), CLI_ALL, "WHERE", "follow,beneath",
      "follow: links may lead anywhere; beneath: not out of\nthe directory"},
     {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_ALL, "SIZE", NULL, "longest header to read (100,000,000 bytes)"},
@@ -385,7 +387,7 @@ bool cli_args_parse(const cli_command *command, int argc, char **argv, cli_args 
 }
 
 void cli_args_free(cli_args *args) {
-    cli_words *lists[] = {&args->include, &args->exclude, &args->defer, &args->replicated, &args->tp_rules,
+    cli_words *lists[] = {&args->overlay, &args->include, &args->exclude, &args->defer, &args->replicated, &args->tp_rules,
                           &args->dtype_for, &args->transpose, &args->rename, &args->metadata,
                           &args->set, &args->deleted, &args->dropped};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);

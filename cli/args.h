@@ -24,6 +24,8 @@
 #define CLI_READERS (CLI_LS | CLI_INFO | CLI_SHOW | CLI_CHECK | CLI_STATS | CLI_DIGEST | CLI_VERIFY)
 #define CLI_LOADERS (CLI_PLAN | CLI_LOAD | CLI_WARM)
 #define CLI_COPIERS (CLI_COPY | CLI_ALIGN | CLI_SHARD | CLI_MERGE)
+/* What opens one checkpoint as it is. */
+#define CLI_OVERLAYS ((CLI_READERS & ~CLI_VERIFY) | CLI_LOADERS | CLI_BENCH | CLI_COPIERS)
 #define CLI_ALL (CLI_READERS | CLI_LOADERS | CLI_BENCH | CLI_DIFF | CLI_COPIERS | CLI_EDIT)
 
 /* Dtypes of one and two bytes; the first place means none. */

@@ -127,6 +127,7 @@ typedef struct cli_args {
     uint32_t index_mode, links;
     uint32_t void1, void2; /* places in CLI_VOID1 and CLI_VOID2 */
     uint64_t max_header;
+    cli_words overlay;
     /* ls */
     bool long_rows, names_only, bytes, fold, tree, expand, models, reverse;
     uint32_t order;
@@ -171,6 +172,8 @@ typedef struct cli_args {
     size_t noperands;
     uint32_t lenient_bits; /* made from `lenient` */
 } cli_args;
+
+#define CLI_PRESET_ATLAS UINT32_C(1)
 
 #define CLI_FORMAT_UNSET UINT32_C(0)
 #define CLI_FORMAT_RAW UINT32_C(1)

@@ -68,6 +68,7 @@ static heft_status info_gather(const cli_args *args, const kind_rules *rules, in
         f->header_nbytes += file.header_nbytes;
         f->fillers += file.nfillers;
         f->withheld += file.nwithheld;
+        f->replaced += file.nreplaced;
         if (i == 0) f->data_start = file.header_nbytes;
         f->has_metadata = f->has_metadata || file.has_metadata;
     }

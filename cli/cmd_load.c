@@ -177,6 +177,7 @@ static void load_screen(const cli_loader *loader, const load_round *round, uint6
     cli_load_files files;
     cli_load_files_make(loader->plan, &files);
     load_headline(loader, round, number);
+    cli_overlays_screen(loader->archive, loader->path);
     cli_load_files_sentences(&files);
     cli_load_files_free(&files);
     load_reads(round, &line);
@@ -251,6 +252,7 @@ static void load_json(const cli_loader *loader, const load_round *round, uint64_
     cli_json_load_rules(&json, loader->plan);
     cli_json_load_memory(&json, &loader->sum.memory);
     cli_json_load_warnings(&json, heft_load_plan_filter(loader->plan), loader->path);
+    cli_json_replaced(&json, loader->archive, loader->path);
     heft__json_out_object_end(&json);
     cli_json_end(&json);
 }

@@ -185,6 +185,7 @@ static void plan_screen(plan_state *s) {
     cli_load_files files;
     cli_load_files_make(s->loader.plan, &files);
     plan_headline(s);
+    cli_overlays_screen(s->loader.archive, s->loader.path);
     cli_load_files_sentences(&files);
     cli_print(&blank);
     cli_load_files_table(&files);
@@ -276,6 +277,7 @@ static void plan_json(const plan_state *s) {
     cli_json_load_rules(&json, s->loader.plan);
     cli_json_load_memory(&json, &sum->memory);
     cli_json_load_warnings(&json, heft_load_plan_filter(s->loader.plan), s->loader.path);
+    cli_json_replaced(&json, s->loader.archive, s->loader.path);
     plan_json_runs(s, &json);
     plan_json_tensors(s, &json);
     heft__json_out_object_end(&json);

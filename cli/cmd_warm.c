@@ -58,6 +58,7 @@ static void warm_json(const cli_loader *loader, const heft_load_stats *stats, do
     cli_json_load_shards(&json, loader->plan, false);
     cli_json_load_rules(&json, loader->plan);
     cli_json_load_warnings(&json, heft_load_plan_filter(loader->plan), loader->path);
+    cli_json_replaced(&json, loader->archive, loader->path);
     heft__json_out_object_end(&json);
     cli_json_end(&json);
 }

@@ -19,7 +19,7 @@ typedef struct info_facts {
     const char *path, *format;
     const heft_archive *archive;
     uint64_t ntensors, nelems, nbytes, aligned, aligned64, borrowable, borrowed_nbytes, empty;
-    uint64_t file_nbytes, header_nbytes, data_start, fillers, withheld;
+    uint64_t file_nbytes, header_nbytes, data_start, fillers, withheld, replaced;
     uint32_t nfiles, nlargest;
     bool has_metadata;
     info_dtype dtypes[HEFT_DTYPE_COUNT];

@@ -63,6 +63,9 @@ static void info_json_files(const info_facts *f, heft__json_out *json) {
         info_json_u64(json, "tensors", file.ntensors);
         info_json_u64(json, "fillers", file.nfillers);
         info_json_u64(json, "withheld", file.nwithheld);
+        info_json_u64(json, "replaced", file.nreplaced);
+        heft__json_out_key(json, "overlay", SIZE_MAX);
+        heft__json_out_bool(json, file.overlay);
         heft__json_out_object_end(json);
     }
     heft__json_out_array_end(json);

@@ -244,6 +244,21 @@ static void info_set(const info_facts *f, cli_text *line) {
         cli_text_str(line, " of the files");
     }
     cli_print(line);
+    for (uint32_t i = 0; i < f->nfiles; i++) {
+        heft_file file;
+        if (heft_archive_file(f->archive, i, &file, NULL) != HEFT_OK || !file.overlay) continue;
+        info_label(line, "overlay");
+        cli_text_escaped(line, file.path, strlen(file.path));
+        cli_text_str(line, ", ");
+        cli_text_plural(line, file.ntensors, "tensor");
+        cli_print(line);
+    }
+    if (f->replaced) {
+        info_label(line, "replaced");
+        cli_text_plural(line, f->replaced, "tensor");
+        cli_text_str(line, ", of which overlays have others");
+        cli_print(line);
+    }
     info_label(line, "fillers");
     if (f->fillers) cli_text_grouped(line, f->fillers);
     else cli_text_str(line, "none");

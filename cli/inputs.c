@@ -33,6 +33,9 @@ heft_open_options cli_open_options(const cli_args *args) {
     options.show_fillers = args->show_fillers;
     options.strict = args->strict;
     options.variant = args->variant;
+    options.overlays = args->overlay.items;
+    options.noverlays = args->overlay.n;
+    options.atlas_overlay = args->preset == CLI_PRESET_ATLAS;
     options.void1 = inputs_dtype(CLI_VOID1, args->void1);
     options.void2 = inputs_dtype(CLI_VOID2, args->void2);
     return options;

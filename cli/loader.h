@@ -73,6 +73,13 @@ void cli_load_files_table(const cli_load_files *files);
 /* The name without its folder. */
 const char *cli_base_name(const char *path);
 
+/* ---- overlays (overlays.c) --------------------------------------------------------------------------------------- */
+
+/* Which files lie over the others, and what they have replaced; nothing where there are none. */
+void cli_overlays_screen(const heft_archive *archive, const char *path);
+/* The member "replaced": one item a replacement, as of "warnings". */
+void cli_json_replaced(heft__json_out *json, const heft_archive *archive, const char *path);
+
 /* ---- pieces of JSON (plan_json.c) -------------------------------------------------------------------------------- */
 
 void cli_json_u64(heft__json_out *json, const char *key, uint64_t value);

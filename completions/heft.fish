@@ -41,6 +41,7 @@ complete -c heft -l index-mode -x -a 'exact prefer ignore' -d 'what the index me
 complete -c heft -l void1 -x -a 'F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0 U8 I8' -d 'what V1 of NumPy is'
 complete -c heft -l void2 -x -a 'BF16 F16 U16 I16' -d 'what V2 of NumPy is'
 complete -c heft -l variant -x -d 'variant of a directory'
+complete -c heft -l overlay -r -F -d 'a file laid over the checkpoint'
 complete -c heft -l links -x -a 'follow beneath' -d 'where links may lead'
 complete -c heft -l max-header -x -d 'longest header'
 complete -c heft -l stdin-limit -x -d 'most that is read of a pipe'

@@ -63,7 +63,18 @@ typedef struct heft_open_options {
     heft_dtype void1, void2;     /* what npy elements of 1 and 2 bytes are that have lost their type (V1, V2: float8 and
                                   * bfloat16 of ml_dtypes): a dtype of that size; HEFT_DTYPE_NONE: they are refused */
     uint64_t max_decoded_nbytes; /* of all compressed members of a file together; 0: 64 GiB */
+    const char *const *overlays; /* files that are laid over the checkpoint, each over all before it; see below */
+    size_t noverlays;
+    bool atlas_overlay;          /* extra_weights.safetensors beside an index, or in a directory, is the first overlay if it is
+                                  * there, as for the serving program Atlas */
 } heft_open_options;
+
+/* Overlays. An overlay is one file of any format that heft opens. Its tensors join those of the checkpoint; one that has the
+ * name of a tensor of the checkpoint, or of an overlay before it, takes its place, whatever its dtype and shape. Each such
+ * replacement is in the warnings of the archive (REPLACED: the file that lost and the one that won): a note, or a warning
+ * where dtype or shape differ. No index need name its tensors, and no rule of a filter withholds or defers them, but cuts
+ * of tensor-parallel ranks apply. An overlay that is given and not there is NOT_FOUND; a damaged one is refused as any file
+ * of the set. Nothing is an overlay that is not asked for; a file that the index names is none. */
 
 /* Opens a checkpoint: an index file (*.index.json), a file of any name, a model directory, or a glob that ends a path
  * ("dir/model-*.safetensors", resolved only if no file has that very name). Reads headers only: of a local
@@ -194,7 +205,9 @@ typedef struct heft_file {
     uint64_t ntensors;       /* visible ones */
     uint64_t nfillers;       /* hidden alignment fillers */
     uint64_t nwithheld;      /* hidden because the index does not name them for this file */
+    uint64_t nreplaced;      /* hidden because an overlay has them */
     bool has_metadata;       /* false: absent or null; true with no pairs: empty */
+    bool overlay;            /* lies over the files before it */
 } heft_file;
 
 /* Number of files (0 only for an index that names nothing, or whose shards are all missing under `lenient`); the files,

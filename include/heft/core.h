@@ -155,7 +155,8 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(MEMBER_METHOD, "member-method")           /* encrypted, or compressed in a way that is not known */              \
     X(MEMBER_SKIPPED, "member-skipped")         /* a member of an npz that is no array */                              \
     X(CHECKSUM, "checksum")                     /* bytes that do not have the checksum which the file gives */         \
-    X(EMPTY_INDEX, "empty-index")               /* an index that names no tensor */
+    X(EMPTY_INDEX, "empty-index")               /* an index that names no tensor */                                    \
+    X(REPLACED, "replaced")                     /* a tensor in whose place an overlay puts its own */
 
 typedef uint32_t heft_fault;
 enum {

@@ -37,6 +37,8 @@ typedef uint32_t heft_outcome;
  * has exactly one. Constant, word as reports print it, outcome. */
 #define HEFT_RULE_TABLE(X)                                                                                             \
     X(NOT_IN_INDEX, "not-in-index", WITHHELD)               /* the index does not name it for its file: not listed */  \
+    X(REPLACED, "replaced", WITHHELD)                       /* an overlay has a tensor of its name: not listed */      \
+    X(OVERLAY, "overlay", KEPT)                             /* an overlay's own: no rule below withholds it */         \
     X(EXCLUDE, "exclude", WITHHELD)                         /* an exclude glob matches */                              \
     X(NOT_INCLUDED, "not-included", WITHHELD)               /* there are include globs, none matches */                \
     X(VISION, "vision", WITHHELD)                           /* skip_vision: model.visual.*, model.vision*, visual.* */ \
@@ -96,7 +98,8 @@ typedef uint32_t heft_expert_scope;
 typedef uint32_t heft_preset;
 #define HEFT_PRESET_NONE UINT32_C(0)
 /* Segment, last-takes-rest, all tensors, replicated mtp.; defers names that hold
- * "ngram_embeddings.embedders." and end in ".weight". */
+ * "ngram_embeddings.embedders." and end in ".weight". Its overlay is a matter of opening: atlas_overlay of
+ * heft_open_options. */
 #define HEFT_PRESET_ATLAS UINT32_C(1)
 /* Dotted, first-take-rest, heavy weights only, nothing replicated. vLLM itself does not filter
  * under expert load balancing: whether to filter then is the caller's decision. */

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Each costs a look-up of every name. */
+#define ARCHIVE_OVERLAYS_MOST ((size_t)1 << 16)
+
 /* ---- opening ---- */
 
 heft_status heft__open_job_make(const heft_open_options *options, heft__open_job *job, heft_error *err) {
@@ -25,10 +28,14 @@ heft_status heft__open_job_make(const heft_open_options *options, heft__open_job
         wrong = "links is no known mode";
     else if (!heft__allocator_from(o->allocator, &job->alloc))
         wrong = "the allocator lacks a function";
+    else if (o->noverlays && (!o->overlays || o->noverlays > ARCHIVE_OVERLAYS_MOST))
+        wrong = "overlays is NULL, or there are more than 65,536";
     else if (o->variant && (!*o->variant || strlen(o->variant) > 100 || strchr(o->variant, '/')))
         wrong = "variant is no part of a file name";
     else if ((o->void1 && heft_dtype_bits(o->void1) != 8) || (o->void2 && heft_dtype_bits(o->void2) != 16))
         wrong = "void1 is no dtype of 8 bits, or void2 none of 16";
+    for (size_t i = 0; i < o->noverlays && !wrong; i++)
+        if (!o->overlays[i]) wrong = "an overlay is NULL";
     if (wrong) return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_open_options: %s", wrong);
     if (!o->max_header_nbytes) o->max_header_nbytes = HEFT__MAX_HEADER_NBYTES;
     o->allocator = &job->alloc;
@@ -195,6 +202,8 @@ heft_status heft_archive_file(const heft_archive *archive, uint32_t file, heft_f
     out->ntensors = listing->nvisible;
     out->nfillers = listing->nfillers;
     out->nwithheld = listing->nwithheld;
+    out->nreplaced = listing->nreplaced;
+    out->overlay = listing->overlay;
     out->has_metadata = listing->has_metadata;
     return HEFT_OK;
 }

@@ -58,8 +58,11 @@ typedef struct heft__entry {
     uint32_t hash;         /* heft__hash_name under the listing's seed; of an entry that an index names: its item there */
     uint8_t dtype;
     uint8_t flags;
-    uint16_t reserved;
+    uint16_t marks; /* HEFT__ENTRY_REPLACED */
 } heft__entry;
+
+/* Of `marks`: hidden, since a file that was laid over this one has a tensor of the name. */
+#define HEFT__ENTRY_REPLACED UINT16_C(1)
 
 typedef struct heft__listing {
     heft_allocator alloc;
@@ -81,6 +84,8 @@ typedef struct heft__listing {
     heft_error *fatal;      /* under `collect`: the full error that ended the listing, whose entries are then those read so
                              * far, in header order and unchecked; NULL: none */
     uint64_t nfillers;
+    bool overlay;           /* lies over the files before it: its tensors replace theirs of the same name */
+    uint64_t nreplaced;     /* entries that are marked so */
     uint64_t nvisible, nwithheld; /* set by the union: tensors of the archive; hidden because the index does not name them */
 } heft__listing;
 

@@ -16,6 +16,7 @@
  *   SHARED_NAME       file, entry: the later tensor; other: the first file that has it; offset: its bytes
  *   ORPHAN_SHARD      value: text, the file
  *   METADATA_DIFFERS  other: how many keys; value: text, the first
+ *   REPLACED          file, entry: the tensor; value: file << 32 | entry of the one that takes its place; offset: its bytes
  *   EMPTY_TENSORS     file, entry: the first; other: how many
  *   TEMP_FILE         entry, other: high and low half of its size; value: text, the file; value + 1: text, its age */
 
@@ -104,6 +105,32 @@ static void setfault_say_temp(const heft_report *report, const heft__fault *faul
     heft__error_at(out, HEFT_NONE, HEFT_NONE, nbytes);
 }
 
+/* " (F32 [2, 3])" */
+static const char *setfault_form(const heft__entry *entry, char *text, size_t size) {
+    size_t at = (size_t)snprintf(text, size, " (%s [", heft_dtype_name(entry->dtype));
+    for (uint32_t d = 0; d < entry->rank && at + 32 < size; d++)
+        at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? ", " : "", (unsigned long long)entry->shape[d]);
+    snprintf(text + at, size - at, "])");
+    return text;
+}
+
+/* What both look like is said where they differ. */
+static void setfault_say_replaced(const heft_report *report, const heft__fault *fault, const heft__entry *lost,
+                                  const setfault_names *names, heft_error *out) {
+    char before[160] = "", after[160] = "", file[300];
+    uint32_t winner = (uint32_t)(fault->value >> 32);
+    const char *label = setfault_label(report, winner);
+    const heft__entry *won = label ? &report->listings[winner]->entries[(uint32_t)fault->value] : NULL;
+    if (!label) label = "";
+    heft__escape(file, sizeof file, label, strlen(label));
+    if (lost && won && fault->severity != HEFT_SEVERITY_NOTE) {
+        setfault_form(lost, before, sizeof before);
+        setfault_form(won, after, sizeof after);
+    }
+    heft__fail(out, -(heft_status)fault->status, fault->kind, "%s: tensor \"%s\"%s is replaced by that of %s%s",
+               names->file, names->tensor, before, file, after);
+}
+
 bool heft__set_fault_describe(const heft_report *report, const heft__fault *fault, heft_error *out) {
     setfault_names names;
     const heft__listing *listing = fault->file < report->nlistings ? report->listings[fault->file] : NULL;
@@ -113,6 +140,7 @@ bool heft__set_fault_describe(const heft_report *report, const heft__fault *faul
     case HEFT_FAULT_UNINDEXED_TENSOR:
     case HEFT_FAULT_SHARED_NAME:
     case HEFT_FAULT_EMPTY_TENSORS:
+    case HEFT_FAULT_REPLACED:
         if (listing) entry = &listing->entries[fault->entry];
         break;
     case HEFT_FAULT_MISSING_SHARD:
@@ -134,6 +162,8 @@ bool heft__set_fault_describe(const heft_report *report, const heft__fault *faul
     if (other) heft__escape(names.other, sizeof names.other, setfault_base(other), strlen(setfault_base(other)));
     if (fault->kind == HEFT_FAULT_TEMP_FILE)
         setfault_say_temp(report, fault, &names, out);
+    else if (fault->kind == HEFT_FAULT_REPLACED)
+        setfault_say_replaced(report, fault, entry, &names, out);
     else
         setfault_say(fault, &names, out);
     if (fault->kind != HEFT_FAULT_TEMP_FILE) out->offset = fault->offset;

@@ -74,7 +74,7 @@ static uint64_t union_count(heft__listing *listing, bool indexed, bool show_fill
         for (uint64_t i = 0; i < listing->nentries; i++) listing->entries[i].flags |= HEFT__ENTRY_HIDDEN;
         return 0;
     }
-    if (!indexed && !listing->nfillers) return listing->nvisible = listing->nentries;
+    if (!indexed && !listing->nfillers && !listing->nreplaced) return listing->nvisible = listing->nentries;
     for (uint64_t i = 0; i < listing->nentries; i++) {
         heft__entry *entry = &listing->entries[i];
         if (entry->flags & HEFT__ENTRY_FILLER) {
@@ -82,7 +82,7 @@ static uint64_t union_count(heft__listing *listing, bool indexed, bool show_fill
                 entry->flags &= (uint8_t)~HEFT__ENTRY_HIDDEN;
             else
                 entry->flags |= HEFT__ENTRY_HIDDEN;
-        } else if (entry->flags & HEFT__ENTRY_HIDDEN) {
+        } else if ((entry->flags & HEFT__ENTRY_HIDDEN) && !(entry->marks & HEFT__ENTRY_REPLACED)) {
             listing->nwithheld++;
         }
         listing->nvisible += !(entry->flags & HEFT__ENTRY_HIDDEN);

@@ -129,10 +129,13 @@ static heft_status load_apply(heft_load_plan *load, const heft_filter *filter, h
     return heft_filter_apply(load->archive, &wish, &load->filter, err);
 }
 
-/* Without a filter there is nothing to decide, unless an index withholds something. */
+/* Without a filter there is nothing to decide, unless an index or an overlay withholds something. */
 static heft_status load_filter(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
     bool all = filter == NULL;
-    for (uint32_t i = 0; i < load->archive->nfiles; i++) all = all && load->archive->files[i]->nwithheld == 0;
+    for (uint32_t i = 0; i < load->archive->nfiles; i++) {
+        const heft__listing *listing = load->archive->files[i];
+        all = all && !listing->nwithheld && !listing->nreplaced && !listing->overlay;
+    }
     load->nkept = load->archive->ntensors;
     if (all) return HEFT_OK;
     heft_status status = load_apply(load, filter, err);

@@ -203,7 +203,7 @@ static heft_status iter_sort(heft_load_iter *iter, heft_error *err) {
     if (!numbers) return heft__fail_memory(err, n * sizeof *numbers);
     for (uint64_t i = 0; i < iter->nkept; i++) numbers[heft__load_kept(load, i)] = (uint32_t)i;
     for (uint64_t i = 0, to = 0; i < n; i++)
-        if (heft__load_rule(load, ids[i]) == HEFT_RULE_KEPT) iter->sequence[to++] = numbers[ids[i]];
+        if (heft_rule_outcome(heft__load_rule(load, ids[i])) == HEFT_OUTCOME_KEPT) iter->sequence[to++] = numbers[ids[i]];
     heft__free(&load->alloc, numbers, n * sizeof *numbers);
     return HEFT_OK;
 }

@@ -29,12 +29,14 @@ typedef struct open_scan {
 
 static heft_status open_source(const open_scan *scan, uint32_t file, heft_source **out, heft_error *err) {
     const heft__resolution *r = scan->resolution;
+    uint32_t files = heft__resolution_files(r);
+    bool beneath = scan->job->options.links == HEFT_LINKS_BENEATH;
+    if (file >= files) return heft__overlay_source(r, file - files, beneath, out, err);
     if (r->source) {
         *out = heft_source_ref(r->source);
         return HEFT_OK;
     }
     if (!r->directory) return heft_source_open_file(r->names[file], out, err);
-    bool beneath = scan->job->options.links == HEFT_LINKS_BENEATH;
     return heft__directory_source(r->directory, r->names[file], beneath, r->beneath_levels, out, err);
 }
 
@@ -101,7 +103,7 @@ static uint32_t open_workers(const heft__open_job *job, uint64_t n) {
 static heft_status open_scan_all(const heft__resolution *r, const heft__open_job *job, heft__listing ***out,
                                  uint32_t *n, heft_error *err) {
     const heft_open_options *o = &job->options;
-    open_scan scan = {.resolution = r, .job = job, .nfiles = r->source ? 1 : r->nnames};
+    open_scan scan = {.resolution = r, .job = job, .nfiles = heft__resolution_all(r)};
     scan.options = (heft__scan_options){.max_header_nbytes = o->max_header_nbytes,
                                         .lenient = o->lenient,
                                         .list_unknown_dtypes = o->list_unknown_dtypes,
@@ -250,9 +252,10 @@ static void open_check_total(heft__resolution *r, heft__listing **listings, uint
 static void open_report_unindexed(const heft_archive *archive) {
     for (uint32_t file = 0; file < archive->nfiles; file++) {
         const heft__listing *listing = archive->files[file];
-        for (uint64_t e = 0; e < listing->nentries && !listing->fatal; e++) {
+        for (uint64_t e = 0; e < listing->nentries && !listing->fatal && !listing->overlay; e++) {
             const heft__entry *entry = &listing->entries[e];
-            if (entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER)) continue;
+            if ((entry->flags & (HEFT__ENTRY_INDEXED | HEFT__ENTRY_FILLER)) || (entry->marks & HEFT__ENTRY_REPLACED))
+                continue;
             heft__fault fault = {.kind = HEFT_FAULT_UNINDEXED_TENSOR,
                                  .severity = (uint8_t)HEFT_SEVERITY_WARNING,
                                  .status = (uint8_t)-HEFT_MISMATCH,
@@ -273,10 +276,15 @@ static void open_report_unindexed(const heft_archive *archive) {
 static heft_status open_set(heft__resolution *r, const heft__open_job *job, heft__listing **listings, uint32_t n,
                             heft_archive **out, heft_error *err) {
     bool all = false;
+    uint32_t files = heft__resolution_files(r);
     if (r->index) {
-        all = open_apply_index(r, job, listings, n);
-        if (job->options.index == HEFT_INDEX_PREFER) open_prefer_index(r->index, listings, n);
-        open_check_total(r, listings, n);
+        all = open_apply_index(r, job, listings, files);
+        if (job->options.index == HEFT_INDEX_PREFER) open_prefer_index(r->index, listings, files);
+        open_check_total(r, listings, files);
+    }
+    if (files < n) {
+        heft__overlay_apply(r->report, listings, files, n);
+        all = false; /* the index does not name what overlays bring */
     }
     heft__union_input input = {.listings = listings,
                                .nlistings = n,

@@ -13,6 +13,8 @@ typedef struct heft__open_job {
     bool collect; /* check: put faults of the set into the report and go on */
 } heft__open_job;
 
+/* What Atlas lays over the files of a directory. */
+#define HEFT__ATLAS_OVERLAY "extra_weights.safetensors"
 /* Bytes of a header by default: the reference's limit. */
 #define HEFT__MAX_HEADER_NBYTES UINT64_C(100000000)
 
@@ -34,6 +36,9 @@ typedef struct heft__resolution {
     const char *shadowed;    /* a whole model beside the index, NULL: none */
     const char **names;      /* files in order; under an index its shards that are there, by bytes */
     uint32_t nnames;
+    const char *beside;           /* a file of the directory that is laid over the others, before `overlays`; NULL: none */
+    const char *const *overlays;  /* the caller's paths: each is laid over all before it */
+    uint32_t noverlays;
     bool incomplete;     /* a shard is missing */
     heft_report *report; /* warnings and, under `collect`, faults of the set so far; NULL once taken */
 } heft__resolution;
@@ -80,6 +85,15 @@ bool heft__missing_numbers(heft__arena *arena, const char *const *names, uint32_
 /* open.c: scans the files of a resolution, in parallel, and makes one archive of them. Under job->collect the archive's
  * report then holds all faults, and only what cannot be judged at all fails. */
 heft_status heft__open(heft__resolution *resolution, const heft__open_job *job, heft_archive **out, heft_error *err);
+
+/* open_overlay.c: how many files a resolution has without, and with, what is laid over them. */
+uint32_t heft__resolution_files(const heft__resolution *resolution);
+uint32_t heft__resolution_all(const heft__resolution *resolution);
+/* Opens overlay `number`, from 0. */
+heft_status heft__overlay_source(const heft__resolution *resolution, uint32_t number, bool beneath, heft_source **out,
+                                 heft_error *err);
+/* Hides what overlays replace, and reports each: `files` listings are what they lie over, `all` - `files` overlays follow. */
+void heft__overlay_apply(heft_report *report, heft__listing **listings, uint32_t files, uint32_t all);
 
 /* check_set.c: everything that can be said about a resolution's files. */
 heft_status heft__check(heft__resolution *resolution, const heft__open_job *job, heft_report **out, heft_error *err);

@@ -54,6 +54,31 @@ static bool resolve_beneath(const resolve_job *job) {
     return job->open->options.links == HEFT_LINKS_BENEATH;
 }
 
+/* The file that Atlas lays over a checkpoint, if the caller wants that and it is there. */
+static void resolve_beside(const resolve_job *job) {
+    heft__resolution *r = job->out;
+    const heft__directory_entry *entry = NULL;
+    if (job->open->options.atlas_overlay) entry = heft__folder_find(r->entries, r->nentries, HEFT__ATLAS_OVERLAY);
+    if (!entry || entry->kind == HEFT__FILE_DIRECTORY) return;
+    r->entries[entry - r->entries].named = true;
+    r->beside = entry->name;
+}
+
+/* heft__folder_choose, to which a file that lies over the others does not exist. False: out of memory. */
+static bool resolve_choose(const resolve_job *job, heft_index_mode mode, heft__folder_choice *out) {
+    const heft__resolution *r = job->out;
+    heft__directory_entry *entries = r->entries;
+    uint64_t n = 0;
+    if (r->beside) {
+        entries = heft__arena_alloc(&job->out->arena, r->nentries * sizeof *entries, sizeof(void *));
+        if (!entries) return false;
+        for (uint64_t i = 0; i < r->nentries; i++)
+            if (r->entries[i].name != r->beside) entries[n++] = r->entries[i];
+    }
+    return heft__folder_choose(entries, r->beside ? n : r->nentries, mode, job->open->options.variant,
+                               &job->out->arena, out);
+}
+
 static heft_status resolve_open_folder(const resolve_job *job, const char *path) {
     heft__resolution *r = job->out;
     heft_status status = heft__directory_open(path, &r->directory, job->err);
@@ -261,6 +286,7 @@ static heft_status resolve_shards(const resolve_job *job) {
     for (uint32_t i = 0; i < index->nshards; i++) {
         const heft__directory_entry *entry = heft__folder_find(r->entries, r->nentries, index->shards[i]);
         r->shard_files[i] = UINT32_MAX;
+        if (entry && entry->name == r->beside) r->beside = NULL; /* the index makes it a shard like any other */
         if (entry) r->entries[entry - r->entries].named = true;
         if (entry && entry->kind != HEFT__FILE_DANGLING) {
             r->shard_files[i] = 0;
@@ -293,9 +319,7 @@ static heft_status resolve_without_index(const resolve_job *job) {
     heft__resolution *r = job->out;
     heft__folder_choice choice;
     r->index_path = NULL;
-    if (!heft__folder_choose(r->entries, r->nentries, HEFT_INDEX_IGNORE, job->open->options.variant, &r->arena,
-                             &choice))
-        return resolve_memory(job);
+    if (!resolve_choose(job, HEFT_INDEX_IGNORE, &choice)) return resolve_memory(job);
     r->names = choice.names;
     r->nnames = choice.nnames;
     return HEFT_OK;
@@ -470,9 +494,8 @@ static heft_status resolve_folder(const resolve_job *job, const char *path) {
     if (!status) status = resolve_marker(job);
     if (status) return status;
     heft__folder_choice choice;
-    const heft_open_options *o = &job->open->options;
-    if (!heft__folder_choose(r->entries, r->nentries, o->index, o->variant, &r->arena, &choice))
-        return resolve_memory(job);
+    resolve_beside(job);
+    if (!resolve_choose(job, job->open->options.index, &choice)) return resolve_memory(job);
     if (!choice.how) return resolve_nothing(job, &choice);
     if (choice.index) return resolve_index(job, choice.index);
     r->how = choice.how;
@@ -492,6 +515,7 @@ static heft_status resolve_index_path(const resolve_job *job, const char *path) 
     heft_status status = resolve_open_folder(job, folder);
     if (!status) status = resolve_marker(job);
     if (status) return status;
+    resolve_beside(job);
     if (job->open->options.index != HEFT_INDEX_IGNORE) return resolve_index(job, resolve_base(path));
     r->how = "all files of the folder";
     return resolve_without_index(job);
@@ -515,10 +539,12 @@ static heft_status resolve_glob(const resolve_job *job, const char *path) {
     r->beneath_levels = resolve_cache_levels(folder);
     heft_status status = resolve_open_folder(job, folder);
     if (status) return status;
+    resolve_beside(job);
     r->names = heft__arena_alloc(&r->arena, r->nentries * sizeof *r->names, sizeof(void *));
     if (!r->names) return resolve_memory(job);
     for (uint64_t i = 0; i < r->nentries; i++) {
         const char *name = r->entries[i].name;
+        if (name == r->beside) continue;
         /* As in shells, a dot file is matched by a glob with a dot only. */
         if (r->entries[i].kind == HEFT__FILE_DIRECTORY || (name[0] == '.' && glob[0] != '.')) continue;
         if (heft__glob_match(glob, len, name, strlen(name))) r->names[r->nnames++] = name;
@@ -539,6 +565,8 @@ static heft_status resolve_begin(resolve_job *job, const char *path) {
     r->alloc = job->open->alloc;
     heft__arena_init(&r->arena, &r->alloc);
     r->how = "one file";
+    r->overlays = job->open->options.overlays;
+    r->noverlays = (uint32_t)job->open->options.noverlays;
     r->path = resolve_text(job, path, strlen(path));
     r->report = r->path ? heft__report_new(&r->alloc) : NULL;
     if (!r->report) return resolve_memory(job);

@@ -198,17 +198,18 @@ static heft_rule filter_expert(heft__filter_pass *pass, uint64_t id, const heft_
     return owned ? HEFT_RULE_KEPT : HEFT_RULE_REMOTE_EXPERT;
 }
 
-/* The table of rules, from the second on. */
+/* The table of rules, from the third on. The globs are asked about an overlay's tensors too, for what matches nothing. */
 static heft_rule filter_decide(heft__filter_pass *pass, uint64_t id, const heft__entry *entry,
-                               const heft__expert *expert) {
+                               const heft__expert *expert, bool overlay) {
     const heft_filter *wish = &pass->wish;
     bool excluded = filter_glob(&pass->lists[HEFT__FILTER_EXCLUDE], entry, true) != SIZE_MAX;
     bool included = filter_glob(&pass->lists[HEFT__FILTER_INCLUDE], entry, !excluded) != SIZE_MAX || !wish->ninclude;
-    bool left = !excluded && included;
+    bool left = overlay || (!excluded && included);
     bool deferred = filter_glob(&pass->lists[HEFT__FILTER_DEFER], entry, left) != SIZE_MAX;
     size_t cut = filter_glob(&pass->lists[HEFT__FILTER_CUT], entry, left && pass->result->cuts);
     bool listed = !wish->experts || !expert->found || heft__expert_list_has(&pass->experts, expert, entry->name);
     if (pass->result->cuts) pass->result->cuts[id] = cut == SIZE_MAX ? 0 : (uint32_t)cut + 1;
+    if (overlay) return HEFT_RULE_OVERLAY;
     if (!left) return excluded ? HEFT_RULE_EXCLUDE : HEFT_RULE_NOT_INCLUDED;
     heft_rule rule = filter_skip(wish, entry);
     if (rule == HEFT_RULE_KEPT && expert->found) rule = filter_expert(pass, id, entry, expert, listed);
@@ -233,14 +234,15 @@ static void filter_count(heft_filter_result *result, heft_rule rule, const heft_
     report->nbytes += entry->end - entry->begin;
 }
 
-/* What the index hides never becomes a tensor of the archive: it is counted from the listings. */
+/* What an index or an overlay hides never becomes a tensor of the archive: it is counted from the listings. */
 static void filter_count_hidden(heft_filter_result *result) {
     for (uint32_t file = 0; file < result->archive->nfiles; file++) {
         const heft__listing *listing = result->archive->files[file];
-        for (uint64_t i = 0; listing->nwithheld && i < listing->nentries; i++) {
+        for (uint64_t i = 0; (listing->nwithheld || listing->nreplaced) && i < listing->nentries; i++) {
             const heft__entry *entry = &listing->entries[i];
             if ((entry->flags & (HEFT__ENTRY_FILLER | HEFT__ENTRY_HIDDEN)) == HEFT__ENTRY_HIDDEN)
-                filter_count(result, HEFT_RULE_NOT_IN_INDEX, entry);
+                filter_count(result,
+                             entry->marks & HEFT__ENTRY_REPLACED ? HEFT_RULE_REPLACED : HEFT_RULE_NOT_IN_INDEX, entry);
         }
     }
 }
@@ -266,7 +268,7 @@ static heft_status filter_each(heft__filter_pass *pass, heft_error *err) {
         heft__expert expert;
         heft__expert_find(pass->wish.expert_name, entry->name, entry->name_len, &expert);
         filter_count_expert(&result->sum, &expert, entry);
-        heft_rule rule = filter_decide(pass, id, entry, &expert);
+        heft_rule rule = filter_decide(pass, id, entry, &expert, result->archive->files[file]->overlay);
         filter_count(result, rule, entry);
         result->rules[id] = (uint8_t)rule;
         uint64_t part = entry->end - entry->begin;
@@ -276,20 +278,21 @@ static heft_status filter_each(heft__filter_pass *pass, heft_error *err) {
             if (status) return status;
             part = heft_view_nbytes(&view);
         }
-        if (rule == HEFT_RULE_KEPT) result->sum.part_nbytes += part;
+        if (heft_rule_outcome(rule) == HEFT_OUTCOME_KEPT) result->sum.part_nbytes += part;
     }
     filter_count_hidden(result);
     return HEFT_OK;
 }
 
 static heft_status filter_list_ids(heft_filter_result *result, heft_error *err) {
-    uint64_t n = result->reports[HEFT_RULE_KEPT].ntensors, kept = 0, deferred = n;
+    uint64_t n = result->reports[HEFT_RULE_KEPT].ntensors + result->reports[HEFT_RULE_OVERLAY].ntensors;
+    uint64_t kept = 0, deferred = n;
     n += result->reports[HEFT_RULE_DEFER].ntensors;
     result->ids = heft__alloc(&result->alloc, n * sizeof *result->ids);
     if (!result->ids) return heft__fail_memory(err, n * sizeof *result->ids);
     result->nids = n;
     for (uint64_t id = 0; id < result->archive->ntensors; id++) {
-        if (result->rules[id] == HEFT_RULE_KEPT)
+        if (heft_rule_outcome(result->rules[id]) == HEFT_OUTCOME_KEPT)
             result->ids[kept++] = id;
         else if (result->rules[id] == HEFT_RULE_DEFER)
             result->ids[deferred++] = id;

@@ -20,14 +20,15 @@ import test_interplay as interplay  # noqa: E402
 from test_interplay import ENV, HEFT  # noqa: E402
 
 LOADERS = ("plan", "load", "warm")
-RULES = ["not-in-index", "exclude", "not-included", "vision", "mtp", "activation-scale", "expert-plan", "remote-expert",
-         "expert-out-of-range", "callback", "defer", "kept"]
+RULES = ["not-in-index", "replaced", "overlay", "exclude", "not-included", "vision", "mtp", "activation-scale",
+         "expert-plan", "remote-expert", "expert-out-of-range", "callback", "defer", "kept"]
 PLAN = ["path", "fits", "refusal", "kept_tensors", "bytes_kept", "bytes_requested", "bytes_over_read", "bytes_spanned",
-        "bytes_slack", "blocks", "workers", "engine", "shards", "rules", "memory", "warnings", "runs", "tensors"]
+        "bytes_slack", "blocks", "workers", "engine", "shards", "rules", "memory", "warnings", "replaced", "runs", "tensors"]
 LOAD = ["path", "load", "seconds", "tensors", "bytes_kept", "bytes_requested", "gbps", "peak_rss", "start_rss",
         "bytes_over_read", "bytes_spanned", "bytes_mapped", "requests", "short_reads", "retries", "fallbacks",
         "arena_nbytes", "slack_nbytes", "scratch_nbytes", "huge_wanted_nbytes", "huge_nbytes", "minor_faults", "major_faults",
-        "workers", "block_nbytes", "engine", "phases", "touch", "shards", "rules", "memory", "warnings"]
+        "workers", "block_nbytes", "engine", "phases", "touch", "shards", "rules", "memory", "warnings",
+        "replaced"]
 SHARD = ["file", "path", "reason", "why", "planned", "file_system", "class", "file_nbytes", "kept_nbytes",
          "requested_nbytes", "over_read_nbytes", "spanned_nbytes", "tensors", "runs", "resident_nbytes", "resident_by",
          "dirty", "direct_align"]
@@ -160,6 +161,34 @@ class Filters(Base):
         found = self.plan("--exclude", "nothing*", "served.safetensors")
         self.assertEqual([w["severity"] for w in found["warnings"]], ["warning"])
 
+    def test_overlays(self):
+        self.maker.put("over/model.safetensors", make_inputs.tensors(self.table))
+        fresh = {"mtp.fc.weight": ("F32", [4], None), "model.norm.weight": ("F32", [3], None),
+                 "model.visual.more": ("F32", [9], None)}
+        self.maker.put("over/extra_weights.safetensors", make_inputs.tensors(fresh))
+        cut = ("--skip", "vision,mtp", "--exclude", "model.norm*", "-q")
+        for args in (("--preset", "atlas"), ("--overlay", "over/extra_weights.safetensors")):
+            found = self.plan(*cut, *args, "over")
+            rules = {r["rule"]: (r["tensors"], r["nbytes"]) for r in found["rules"]}
+            self.assertEqual(rules["replaced"], (2, 16 + 20))
+            self.assertEqual(rules["overlay"], (3, 16 + 12 + 36))
+            self.assertEqual({t["name"] for t in found["tensors"] if t["rule"] == "overlay"}, set(fresh))
+            self.assertEqual({(r["tensor"], r["severity"]) for r in found["replaced"]},
+                             {("mtp.fc.weight", "note"), ("model.norm.weight", "warning")})
+            for command in LOADERS:
+                self.heft(command, *cut, *args, "over")
+        found = self.plan(*cut, "over") # never in silence
+        self.assertEqual((found["replaced"], len(found["shards"])), ([], 1))
+        text = self.heft("plan", "--preset", "atlas", "-q", "over").stdout.decode()
+        self.assertIn("extra_weights.safetensors: laid over the files before it, with 3 tensors", text)
+        self.assertIn("\"mtp.fc.weight\" is replaced by that of over/extra_weights.safetensors", text)
+        self.refused("--overlay", "nowhere.safetensors", "over", code=3,
+                     says="nowhere.safetensors: opening failed: no such file")
+        self.refused("--strict", "--preset", "atlas", "over", code=6, says="(F32 [5]) is replaced by that of")
+        self.heft("copy", "--overlay", "over/extra_weights.safetensors", "over", "merged.safetensors")
+        listed = json.loads(self.heft("ls", "--json", "merged.safetensors").stdout)["tensors"]
+        self.assertEqual({t["name"] for t in listed}, set(self.table) | set(fresh))
+
 
 class Options(Base):
     def test_refusals(self):
@@ -285,7 +314,7 @@ class Json(Base):
     def test_warm(self):
         found = json.loads(self.heft("warm", "--json", "bert").stdout)
         self.members(found, ["path", "seconds", "tensors", "bytes_kept", "bytes_cached_before", "bytes_requested", "shards",
-                             "rules", "warnings"])
+                             "rules", "warnings", "replaced"])
         again = json.loads(self.heft("warm", "--json", "bert").stdout)
         if again["bytes_cached_before"] == again["bytes_kept"]:
             self.assertEqual(again["bytes_requested"], 0)

@@ -49,7 +49,7 @@ void assert_refused(const heft_archive *archive, const heft_filter *filter, heft
 }
 
 void assert_accounts(const heft_archive *archive, const heft_filter_result *result) {
-    uint64_t tensors = 0, nbytes = 0, hidden = 0, hidden_nbytes = 0, by_rule[HEFT_RULE_COUNT] = {0},
+    uint64_t tensors = 0, nbytes = 0, hidden = 0, by_rule[HEFT_RULE_COUNT] = {0},
              bytes[HEFT_RULE_COUNT] = {0};
     const uint8_t *rules = heft_filter_rules(result);
     heft_filter_summary sum;
@@ -62,7 +62,10 @@ void assert_accounts(const heft_archive *archive, const heft_filter_result *resu
             if (listing->entries[i].flags & HEFT__ENTRY_FILLER) continue;
             tensors++;
             nbytes += size;
-            if (listing->entries[i].flags & HEFT__ENTRY_HIDDEN) hidden_nbytes += size;
+            if (!(listing->entries[i].flags & HEFT__ENTRY_HIDDEN)) continue;
+            bool replaced = listing->entries[i].marks & HEFT__ENTRY_REPLACED;
+            by_rule[replaced ? HEFT_RULE_REPLACED : HEFT_RULE_NOT_IN_INDEX]++;
+            bytes[replaced ? HEFT_RULE_REPLACED : HEFT_RULE_NOT_IN_INDEX] += size;
         }
     }
     uint64_t nkept, ndeferred, kept = 0, deferred = 0;
@@ -72,7 +75,8 @@ void assert_accounts(const heft_archive *archive, const heft_filter_result *resu
         heft_tensor tensor;
         heft_view view;
         heft_archive_get(archive, id, &tensor, NULL);
-        assert_true(rules[id] < HEFT_RULE_COUNT && rules[id] != HEFT_RULE_NOT_IN_INDEX);
+        assert_true(rules[id] < HEFT_RULE_COUNT);
+        assert_true(rules[id] != HEFT_RULE_NOT_IN_INDEX && rules[id] != HEFT_RULE_REPLACED);
         by_rule[rules[id]]++;
         bytes[rules[id]] += tensor.nbytes;
         heft_outcome outcome = heft_rule_outcome(rules[id]);
@@ -81,8 +85,7 @@ void assert_accounts(const heft_archive *archive, const heft_filter_result *resu
         assert_int_equal(heft_filter_view(result, id, &view, NULL),
                          outcome == HEFT_OUTCOME_WITHHELD ? HEFT_NOT_FOUND : HEFT_OK);
     }
-    by_rule[HEFT_RULE_NOT_IN_INDEX] = hidden;
-    bytes[HEFT_RULE_NOT_IN_INDEX] = hidden_nbytes;
+    assert_int_equal(by_rule[HEFT_RULE_NOT_IN_INDEX], hidden);
     assert_int_equal(kept, nkept);
     assert_int_equal(deferred, ndeferred);
     uint64_t sum_tensors = 0, sum_bytes = 0;

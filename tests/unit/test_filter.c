@@ -13,12 +13,13 @@
 static void rules_have_names_and_outcomes(void **state) {
     (void)state;
     static const char *const words[] = {
-        "not-in-index", "exclude",       "not-included",        "vision",   "mtp",   "activation-scale",
-        "expert-plan",  "remote-expert", "expert-out-of-range", "callback", "defer", "kept"};
+        "not-in-index",     "replaced",    "overlay",       "exclude",             "not-included", "vision", "mtp",
+        "activation-scale", "expert-plan", "remote-expert", "expert-out-of-range", "callback",     "defer",  "kept"};
     assert_int_equal(HEFT_RULE_COUNT, COUNT(words));
     for (heft_rule rule = 0; rule < HEFT_RULE_COUNT; rule++) {
         assert_string_equal(heft_rule_name(rule), words[rule]);
-        heft_outcome outcome = rule == HEFT_RULE_KEPT    ? HEFT_OUTCOME_KEPT
+        bool kept = rule == HEFT_RULE_KEPT || rule == HEFT_RULE_OVERLAY;
+        heft_outcome outcome = kept                      ? HEFT_OUTCOME_KEPT
                                : rule == HEFT_RULE_DEFER ? HEFT_OUTCOME_DEFERRED
                                                          : HEFT_OUTCOME_WITHHELD;
         assert_int_equal(heft_rule_outcome(rule), outcome);
