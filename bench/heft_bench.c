@@ -1,7 +1,7 @@
-/* bench: heft's own rows of peers.py: `heft_bench JOB PATH` does a job once, times it, and prints one line of JSON.
+/* bench: heft's own rows of peers.py: `heft_bench JOB PATH [OUT]` does a job once, times it, and prints one line of JSON.
  *
- * Jobs: open, views, load, filter, slice_col, slice_row, save, save_sync, cast_* (peers.py says what each is), check (every
- * rule, for memory). HEFT_BENCH_REUSE=1 touches the destination of a cast before the clock starts.
+ * Jobs: the table at the end (peers.py says what each is); check is every rule, for memory. HEFT_BENCH_REUSE=1 touches the
+ * destination of a cast or a transpose before the clock starts. BENCH_SCALE=N divides all sizes of jobs in memory by N.
  * "seconds" is from before opening until the result is there, "touch" one byte in 4 KiB after views, "sum" those bytes
  * of all tensors, "peak_kb" the growth of resident memory during the job. HEFT_BENCH_WORKERS sets the number of
  * threads. */
@@ -17,6 +17,8 @@
 
 static double started, seconds, touched = -1;
 static uint64_t sum;
+static uint64_t gib = UINT64_C(1) << 30; /* or less, by BENCH_SCALE */
+static const char *output;
 static heft_error err;
 static heft_read_options options = {.struct_size = sizeof options};
 
@@ -174,41 +176,14 @@ static void job_slice_col(const char *path) {
 }
 
 static void job_slice_row(const char *path) {
-    slice(path, "32768:65536");
-}
-
-/* 256 tensors of 4 MiB from memory that is there, to a new name. */
-static void save(const char *path, bool no_sync) {
-    enum { TENSORS = 256 };
-    static const int64_t shape[] = {2048, 1024};
-    static char names[TENSORS][8];
-    static heft_save_item items[TENSORS];
-    uint16_t *data = aligned_alloc((size_t)2 << 20, (size_t)1 << 30);
-    if (!data) exit(1);
-    madvise(data, (size_t)1 << 30, MADV_HUGEPAGE);
-    for (size_t i = 0; i < (size_t)1 << 29; i++) data[i] = (uint16_t)(i * 40503u >> 3);
-    for (int i = 0; i < TENSORS; i++) {
-        snprintf(names[i], sizeof names[i], "w%d", i);
-        items[i] = (heft_save_item){.name = names[i],
-                                    .data = data + ((size_t)i << 21),
-                                    .shape = shape,
-                                    .rank = 2,
-                                    .dtype = HEFT_BF16};
-    }
-    heft_save_options save_options = {.struct_size = sizeof save_options, .no_sync = no_sync, .workers = options.workers};
-    unlink(path);
+    heft_archive *archive = open_archive(path);
+    heft_tensor tensor;
+    char index[64];
+    need(heft_archive_get(archive, 0, &tensor, &err));
+    snprintf(index, sizeof index, "%" PRId64 ":%" PRId64, tensor.shape[0] / 4, tensor.shape[0] / 2);
+    heft_archive_unref(archive);
     started = now();
-    need(heft_save(path, items, TENSORS, &save_options, NULL, &err));
-    stop();
-    free(data);
-}
-
-static void job_save(const char *path) {
-    save(path, true);
-}
-
-static void job_save_sync(const char *path) {
-    save(path, false);
+    slice(path, index);
 }
 
 static void *pages(size_t nbytes) {
@@ -218,9 +193,204 @@ static void *pages(size_t nbytes) {
     return memory;
 }
 
+/* 1 GiB of memory, as 256 tensors of 4 MiB or 64 of 16. */
+enum { ITEMS_MOST = 512 };
+static const int64_t shape_bf16[] = {2048, 1024}, shape_f32[] = {2048, 2048};
+static char item_names[ITEMS_MOST][8];
+static heft_save_item items[ITEMS_MOST];
+
+static uint64_t make_items(uint64_t nbytes, heft_dtype dtype) {
+    uint64_t each = dtype == HEFT_BF16 ? UINT64_C(4) << 20 : UINT64_C(16) << 20, n = nbytes / each;
+    uint16_t *data = pages(nbytes);
+    for (size_t i = 0; i < nbytes / 2; i++) data[i] = (uint16_t)(i * 40503u >> 3);
+    for (uint64_t i = 0; i < n; i++) {
+        snprintf(item_names[i], sizeof item_names[i], "w%u", (unsigned)i);
+        items[i] = (heft_save_item){.name = item_names[i],
+                                    .data = (uint8_t *)data + i * each,
+                                    .shape = dtype == HEFT_BF16 ? shape_bf16 : shape_f32,
+                                    .rank = 2,
+                                    .dtype = dtype};
+    }
+    return n;
+}
+
+/* To a new name. */
+static void save(const char *path, const char *format, heft_dtype dtype, bool no_sync) {
+    uint64_t n = make_items(gib, dtype);
+    heft_save_options how = {.struct_size = sizeof how, .format = format, .no_sync = no_sync, .workers = options.workers};
+    unlink(path);
+    started = now();
+    need(heft_save(path, items, n, &how, NULL, &err));
+    stop();
+    free((void *)(uintptr_t)items[0].data);
+}
+
+static void job_save(const char *path) {
+    save(path, NULL, HEFT_BF16, true);
+}
+
+static void job_save_sync(const char *path) {
+    save(path, NULL, HEFT_BF16, false);
+}
+
+static void job_npz_save(const char *path) {
+    save(path, "npz", HEFT_F32, true);
+}
+
+/* A whole file, its BF16 tensors as F32, to a new one. */
+static void job_copy(const char *path) {
+    if (!output) exit(2);
+    unlink(output);
+    started = now();
+    heft_archive *archive = open_archive(path);
+    uint64_t n = heft_archive_count(archive);
+    heft_save_item *all = calloc(n, sizeof *all);
+    for (uint64_t i = 0; all && i < n; i++) {
+        heft_tensor tensor;
+        need(heft_archive_get(archive, i, &tensor, &err));
+        all[i] = (heft_save_item){.name = tensor.name, .name_len = tensor.name_len, .archive = archive, .id = i, .as = HEFT_F32};
+    }
+    heft_save_options how = {.struct_size = sizeof how, .no_sync = true, .workers = options.workers};
+    need(heft_save(output, all, n, &how, NULL, &err));
+    stop();
+    free(all);
+    heft_archive_unref(archive);
+}
+
+/* The copy that a save in the background makes first; the one before it has brought the memory into use. Both are cancelled. */
+static void job_snapshot(const char *path) {
+    uint64_t n = make_items(2 * gib, HEFT_BF16);
+    heft_saver_options saver_options = {.struct_size = sizeof saver_options, .snapshot = true};
+    heft_save_options how = {.struct_size = sizeof how, .no_sync = true, .overwrite = true, .workers = options.workers};
+    heft_saver *saver;
+    need(heft_saver_new(&saver_options, &saver, &err));
+    for (int i = 0; i < 2; i++) {
+        started = now();
+        need(heft_saver_start(saver, path, items, n, &how, NULL, &err));
+        stop();
+        heft_saver_cancel(saver);
+        (void)heft_saver_wait(saver, NULL, NULL);
+    }
+    heft_saver_free(saver);
+    free((void *)(uintptr_t)items[0].data);
+}
+
+/* ---- looking at every byte ---- */
+
+static void stats(const char *path, bool histogram) {
+    heft_archive *archive = open_archive(path);
+    uint64_t n = heft_archive_count(archive);
+    heft_stats *out = calloc(n, sizeof *out);
+    heft_histogram *histograms = histogram ? calloc(n, sizeof *histograms) : NULL;
+    need(heft_archive_stats(archive, NULL, 0, &options, out, histograms, NULL, &err));
+    stop();
+    for (uint64_t i = 0; i < n; i++) sum += out[i].count;
+    free(out);
+    free(histograms);
+    heft_archive_unref(archive);
+}
+
+static void job_stats(const char *path) {
+    stats(path, false);
+}
+
+static void job_stats_hist(const char *path) {
+    stats(path, true);
+}
+
+static void job_digest(const char *path) {
+    heft_archive *archive = open_archive(path);
+    uint8_t(*digests)[16] = calloc(heft_archive_count(archive), sizeof *digests), whole[16];
+    need(heft_archive_digests(archive, NULL, 0, &options, digests, whole, &err));
+    stop();
+    sum = whole[0];
+    free(digests);
+    heft_archive_unref(archive);
+}
+
+static void job_sha256(const char *path) {
+    char text[65];
+    heft_source *source;
+    need(heft_source_open_file(path, &source, &err));
+    need(heft_source_sha256(source, &options, text, &err));
+    stop();
+    heft_source_unref(source);
+}
+
+/* With PATH.same, which is equal. */
+static void job_diff(const char *path) {
+    char other[4096];
+    snprintf(other, sizeof other, "%s.same", path);
+    heft_archive *a = open_archive(path), *b = open_archive(other);
+    heft_diff_options how = {.struct_size = sizeof how, .workers = options.workers};
+    heft_diff *diff;
+    need(heft_diff_archives(a, b, &how, &diff, &err));
+    stop();
+    sum = heft_diff_count_of(diff, HEFT_DIFF_EQUAL);
+    if (sum != heft_archive_count(a)) exit(1);
+    heft_diff_free(diff);
+    heft_archive_unref(a);
+    heft_archive_unref(b);
+}
+
+/* ---- in memory ---- */
+
+/* A matrix of 4096 x 4096, transposed. Into fresh memory it is an item of strides, saved to memory; into memory in use it is a
+ * view of a file in memory, read. */
+static void transpose(heft_dtype dtype) {
+    static const int64_t shape[] = {4096, 4096};
+    const int64_t size = heft_dtype_bits(dtype) / 8, strides[] = {size, 4096 * size};
+    const size_t nbytes = ((size_t)16 << 20) * (size_t)size;
+    uint8_t *in = pages(nbytes), *out = pages(nbytes);
+    for (size_t i = 0; i < nbytes; i++) in[i] = (uint8_t)(i * 40503u >> 3);
+    heft_save_item item = {.name = "w", .data = in, .shape = shape, .rank = 2, .dtype = dtype};
+    heft_save_options how = {.struct_size = sizeof how, .workers = options.workers};
+    heft_buffer file;
+    if (!getenv("HEFT_BENCH_REUSE")) {
+        item.stride_nbytes = strides;
+        started = now();
+        need(heft_save_buffer(&item, 1, &how, &file, NULL, &err));
+        stop();
+        memcpy(out, (const uint8_t *)file.data + file.nbytes - nbytes, nbytes);
+    } else {
+        heft_source *source;
+        heft_archive *archive;
+        heft_view view;
+        need(heft_save_buffer(&item, 1, &how, &file, NULL, &err));
+        need(heft_source_open_memory(file.data, file.nbytes, "w", NULL, NULL, &source, &err));
+        need(heft_archive_open_source(source, NULL, &archive, &err));
+        need(heft_view_of(archive, 0, &view, &err));
+        need(heft_view_transpose(&view, 0, 1, &view, &err));
+        for (size_t i = 0; i < nbytes; i += 4096) out[i] = 1;
+        started = now();
+        need(heft_read(&view, out, nbytes, &options, NULL, &err));
+        stop();
+        heft_archive_unref(archive);
+        heft_source_unref(source);
+    }
+    for (uint64_t at = 0; at < (UINT64_C(1) << 24); at += 977)
+        if (memcmp(out + at * (uint64_t)size, in + (at % 4096 * 4096 + at / 4096) * (uint64_t)size, (size_t)size) != 0) exit(1);
+    heft_buffer_release(&file);
+}
+
+static void job_transpose(const char *path) {
+    (void)path;
+    transpose(HEFT_F32);
+}
+
+static void job_transpose_f16(const char *path) {
+    (void)path;
+    transpose(HEFT_F16);
+}
+
+static void job_transpose_u8(const char *path) {
+    (void)path;
+    transpose(HEFT_U8);
+}
+
 /* 1 GiB of numbers into memory that the program has just obtained, or uses again. */
 static void cast(heft_dtype from, heft_dtype to) {
-    const size_t nbytes = (size_t)1 << 30;
+    const size_t nbytes = (size_t)gib;
     size_t n = nbytes / (heft_dtype_bits(from) / 8), out_nbytes = n * (heft_dtype_bits(to) / 8);
     heft_cast_options how = {.struct_size = sizeof how, .workers = options.workers};
     float *in = pages(nbytes);
@@ -257,16 +427,41 @@ static void job_cast_f8_bf16(const char *path) {
 static const struct {
     const char *name;
     void (*run)(const char *path);
-} jobs[] = {{"open", job_open},     {"check", job_check},         {"views", job_views},        {"load", job_load},
-            {"filter", job_filter}, {"slice_col", job_slice_col}, {"slice_row", job_slice_row},
-            {"save", job_save},     {"save_sync", job_save_sync},
-            {"cast_bf16_f32", job_cast_bf16_f32}, {"cast_f32_bf16", job_cast_f32_bf16},
-            {"cast_f32_f16", job_cast_f32_f16},   {"cast_f8_bf16", job_cast_f8_bf16}};
+} jobs[] = {
+    {"open", job_open},
+    {"check", job_check},
+    {"views", job_views},
+    {"load", job_load},
+    {"npz_load", job_load},
+    {"filter", job_filter},
+    {"slice_col", job_slice_col},
+    {"slice_row", job_slice_row},
+    {"save", job_save},
+    {"save_sync", job_save_sync},
+    {"npz_save", job_npz_save},
+    {"copy", job_copy},
+    {"snapshot", job_snapshot},
+    {"diff", job_diff},
+    {"digest", job_digest},
+    {"sha256", job_sha256},
+    {"stats", job_stats},
+    {"stats_hist", job_stats_hist},
+    {"cast_bf16_f32", job_cast_bf16_f32},
+    {"cast_f32_bf16", job_cast_f32_bf16},
+    {"cast_f32_f16", job_cast_f32_f16},
+    {"cast_f8_bf16", job_cast_f8_bf16},
+    {"transpose", job_transpose},
+    {"transpose_f16", job_transpose_f16},
+    {"transpose_u8", job_transpose_u8},
+};
 
 int main(int argc, char **argv) {
     const char *workers = getenv("HEFT_BENCH_WORKERS");
     if (workers) options.workers = (uint32_t)strtoul(workers, NULL, 10);
-    if (argc == 3)
+    const char *scale = getenv("BENCH_SCALE");
+    if (scale && strtoul(scale, NULL, 10) > 1) gib /= strtoul(scale, NULL, 10);
+    output = argc == 4 ? argv[3] : NULL;
+    if (argc == 3 || argc == 4)
         for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
             if (strcmp(argv[1], jobs[i].name) != 0) continue;
             long before = status_kb("VmRSS");
@@ -276,6 +471,8 @@ int main(int argc, char **argv) {
                    sum, status_kb("VmHWM") - before);
             return 0;
         }
-    fprintf(stderr, "usage: heft_bench open|check|views|load|filter|slice_col|slice_row|save|save_sync|cast_... PATH\n");
+    fprintf(stderr, "usage: heft_bench JOB PATH [OUT], of");
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) fprintf(stderr, " %s", jobs[i].name);
+    fprintf(stderr, "\n");
     return 2;
 }

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """run.py: the benchmark table of heft, in one command.
 
-  python3 bench/run.py                    all rows, 7 samples; about 40 minutes
-  python3 bench/run.py --samples 15       rows whose target is near the bound need as many
+  python3 bench/run.py                    an eighth of the sizes (2 GB of files), 5 samples, the peers that are small to
+                                          install: about 20 minutes, a look at this machine
+  python3 bench/run.py --full             what docs/performance.md has: all rows, 7 samples, every peer (15 GB, 1 to 2 hours)
+  python3 bench/run.py --full --samples 15    rows whose target is near the bound need as many
   python3 bench/run.py --only E,B         some scenarios (peers.py names them)
   python3 bench/run.py --quick            3 samples, without the slowest peers
   python3 bench/run.py --heft-only        the bound program and heft
@@ -14,8 +16,9 @@ samples, each a fresh process; less than 15 % between two rows is noise.
 import argparse, json, os, subprocess, sys
 from pathlib import Path
 
+BOUNDS = ["bound", "bound-again", "bound-reuse", "bound-real", "bound-real-reuse", "bound-direct", "bound-seq", "bound-falloc", "openssl"]
 ROOT = Path(__file__).resolve().parent.parent
-BUILD, DATA = ROOT / "build/bench", ROOT / "build/bench-data"
+BUILD = ROOT / "build/bench"
 MS = 1e-3
 
 
@@ -34,6 +37,11 @@ def of_bound(rows, part):
     """Of the best of the bound rows: which way is the best depends on the machine."""
     got = best(rows, [name for name in rows if name.startswith("bound")])
     return got and (got[0] / part, f"{part:g} of the best bound ({got[1]} {got[0]:.4f} s)")
+
+
+def of_row(rows, name, part):
+    got = rows.get(name, {}).get("median")
+    return got and (got / part, f"{part:g} of {name} ({got:.4f} s)")
 
 
 def ahead(rows):
@@ -70,16 +78,35 @@ TABLE = [
     ("G save hot", "save 1 GiB, not durable", lambda r: [of_bound(r, 0.9), times(r, 1.2, ["st-numpy", "st-torch", "mlx"])]),
     ("G save_sync hot", "the same, durable", lambda r: [of_bound(r, 0.9), times(r, 1.5, ["st-numpy", "st-torch"])]),
 ]
+TABLE += [
+    ("I npz_load hot", "npz of 1 GiB, stored, load", lambda r: [of_bound(r, 0.85)]),
+    ("I npz_save hot", "npz of 1 GiB, stored, save, not durable", lambda r: [of_bound(r, 0.7)]),
+    ("R copy hot", "convert 1 GiB of BF16 to F32, not durable", lambda r: [of_bound(r, 0.7)]),
+    ("W diff hot", "compare two equal files of 2 GiB", lambda r: [of_bound(r, 0.7)]),
+    ("W digest hot", "XXH3-128 of 512 tensors, 2 GiB", lambda r: [of_bound(r, 0.7)]),
+    ("W sha256 hot", "SHA-256 of 2 GiB", lambda r: [of_row(r, "openssl", 0.9)]),
+    ("W stats hot", "statistics of 2 GiB of BF16", lambda r: [of_bound(r, 0.3)]),
+    ("A stats hot", "the same of random bits", lambda r: [of_bound(r, 0.3)]),
+    ("W stats_hist hot", "the same with histograms", lambda r: []),
+    ("S snapshot hot", "snapshot of 2 GiB into a warm arena", lambda r: [of_bound(r, 0.8)]),
+]
+TABLE += [(f"K transpose{suffix} hot", f"transposed copy of 4096 x 4096 {dtype}, result in fresh memory",
+           lambda r: [of_row(r, "bound-real", 0.8)]) for suffix, dtype in (("", "F32"), ("_f16", "F16"), ("_u8", "U8"))]
 CASTS = {"cast_bf16_f32": "BF16 to F32, 1 GiB in memory", "cast_f32_bf16": "F32 to BF16", "cast_f32_f16": "F32 to F16",
          "cast_f8_bf16": "F8_E4M3 to BF16"}
 TABLE += [(f"H {job} hot", words + ", result in fresh memory", lambda r: [times(r, 1, ["torch+thp"]), times(r, 2.5, ["numpy", "mlx"])])
           for job, words in CASTS.items()]
+# into memory that is in use: scenario, job, words, row of the bound
+WARM = [("H", job, words, "bound-reuse") for job, words in CASTS.items()]
+WARM += [("K", f"transpose{suffix}", f"transposed copy of 4096 x 4096 {dtype}", "bound-real-reuse")
+         for suffix, dtype in (("", "F32"), ("_f16", "F16"), ("_u8", "U8"))]
 MEMORY = [("C open hot", "C", 2, 64 * 295000 / 2**20), ("XM check hot", "XM", 8, 0), ("XS check hot", "XS", 8, 0),
           ("XN check hot", "XN", 2, 64 * 1200000 / 2**20)]
 
 
 def verdict(rows, targets):
-    heft, bound, again = (rows.get(n, {}).get("median") for n in ("heft", "bound", "bound-again"))
+    names = ("heft", "bound-real", None) if "bound-real" in rows else ("heft", "bound", "bound-again")
+    heft, bound, again = (rows.get(n, {}).get("median") for n in names)
     if heft is None:
         return None
     parts = [f"{'met' if heft <= t[0] else 'MISSED'}: {t[1]}" for t in targets if t]
@@ -92,16 +119,16 @@ def verdict(rows, targets):
 
 
 def warm(doc):
-    """Casts into memory that is in use already, against the bound program in the same."""
-    for job, words in CASTS.items():
-        rows = doc["results"].get(f"H {job} hot", {})
-        heft, bound = (rows.get(name, {}).get("median") for name in ("heft-reuse", "bound-reuse"))
+    """Casts and transposes into memory that is in use already, against the bound program in the same."""
+    for scenario, job, words, name in WARM:
+        rows = doc["results"].get(f"{scenario} {job} hot", {})
+        heft, bound = (rows.get(row, {}).get("median") for row in ("heft-reuse", name))
         if heft and bound:
             met = "met" if heft <= bound / 0.8 else "MISSED"
             print(f"{words}, into warm memory | {heft:.4f} | {heft / bound:.2f} | {bound:.4f} | - | - | {met}: 0.8 of the bound")
 
 
-def report(doc):
+def report(doc, data):
     print("\n" + " | ".join(["job", "heft s", "/ bound", "bound s", "bound again", "peers, best first (their time / heft's)", "target"]))
     print(" | ".join(["---"] * 7))
     for key, words, targets in TABLE:
@@ -114,50 +141,63 @@ def report(doc):
     for key, scenario, factor, extra in MEMORY:
         row = doc["results"].get(key, {}).get("heft", {})
         if "peak_mib" in row:
-            allowed = factor * header_nbytes(DATA / f"{scenario}.safetensors") / 2**20 + extra
+            allowed = factor * header_nbytes(data / f"{scenario}.safetensors") / 2**20 + extra
             print(f"{key} | {row['peak_mib']:.0f} | {allowed:.0f} | {'met' if row['peak_mib'] <= allowed else 'MISSED'}")
+    row = doc["results"].get("R copy hot", {}).get("heft", {})
+    if "peak_mib" in row:
+        print(f"R copy hot | {row['peak_mib']:.0f} | 68 | {'met' if row['peak_mib'] <= 68 else 'MISSED'}")  # 64 and a tensor
     print(f"\n{doc['machine']['uname']}; {doc['machine']['cpus']} CPUs; huge pages {doc['machine']['thp']}")
 
 
-def environment():
-    """A Python that has the peers."""
+def environment(full):
+    """A Python that has the peers, or those that are small."""
     python = BUILD / "venv/bin/python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", BUILD / "venv"], check=True)
-    wanted = (ROOT / "bench/requirements.txt").read_text()
+    large = ("torch", "fastsafetensors", "runai")
+    wanted = [x for x in (ROOT / "bench/requirements.txt").read_text().splitlines()
+              if x and x[0] != "#" and (full or not x.startswith(large))]
     mark = BUILD / "venv/requirements.txt"
-    if not mark.exists() or mark.read_text() != wanted:
-        for line in wanted.splitlines():  # one by one: a peer that cannot be had is a row that is left out
-            if line and line[0] != "#" and subprocess.run([python, "-m", "pip", "install", "-q", line]).returncode:
-                print(f"bench: {line} cannot be installed; its rows are left out", file=sys.stderr)
-        mark.write_text(wanted)
+    have = mark.read_text().splitlines() if mark.exists() else []
+    for line in [x for x in wanted if x not in have]:  # one by one: a peer that cannot be had is a row that is left out
+        if subprocess.run([python, "-m", "pip", "install", "-q", line]).returncode:
+            print(f"bench: {line} cannot be installed; its rows are left out", file=sys.stderr)
+        have.append(line)
+    mark.write_text("\n".join(have))
     return python
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--samples", type=int, default=7)
-    ap.add_argument("--only", default=",".join(sorted({key.split()[0] for key, *_ in TABLE} | {m[1] for m in MEMORY})))
+    ap.add_argument("--full", action="store_true")
+    ap.add_argument("--samples", type=int)
+    ap.add_argument("--only", help="scenarios")
+    ap.add_argument("--jobs", help="jobs")
     ap.add_argument("--python", help="a Python that has the peers already")
-    ap.add_argument("--quick", action="store_true")
-    ap.add_argument("--heft-only", action="store_true")
+    ap.add_argument("--data", type=Path, help="where the files of the scenarios are, or are made")
+    ap.add_argument("--heft-only", action="store_true", help="the bound program and heft")
     ap.add_argument("--report", action="store_true", help="print the table of the last run again")
     a = ap.parse_args()
     os.chdir(ROOT)
     BUILD.mkdir(parents=True, exist_ok=True)
-    out = BUILD / "peers.json"
+    kind = "" if a.full else "-small"
+    out, data = BUILD / f"peers{kind}.json", a.data or ROOT / f"build/bench-data{kind}"
+    scenarios = sorted({key.split()[0] for key, *_ in TABLE} | {m[1] for m in MEMORY})
+    if not a.full:
+        scenarios = [x for x in scenarios if x != "P" and x[0] != "X"]
     if not a.report:
         subprocess.run(["cmake", "--preset", "release"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", "build/release", "--target", "heft_bench"], check=True)
-        peers = "bound,bound-again,bound-reuse" + ("" if a.heft_only else ",st-numpy,st-torch,numpy,torch")
-        peers += "" if a.quick or a.heft_only else ",st-torch-pread,mlx,runai,fastsafetensors"
+        peers = ",".join(x for x in BOUNDS if not a.heft_only or x != "openssl")
+        peers += "" if a.heft_only else ",st-numpy,st-torch,numpy,torch,st-torch-pread,mlx,runai,fastsafetensors"
         out.unlink(missing_ok=True)
-        command = [a.python or environment(), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
+        command = [a.python or environment(a.full), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
                    "--heft", "heft-reuse=env HEFT_BENCH_REUSE=1 build/release/bench/heft_bench {job} {path}",
-                   "--peers", peers, "--jobs", ",".join(["open,views,load,filter,slice_col,slice_row,check,save,save_sync", *CASTS]),
-                   "--only", a.only, "--data", DATA, "--out", out, "--samples", "3" if a.quick else str(a.samples)]
+                   "--peers", peers, "--only", a.only or ",".join(scenarios), "--data", data, "--out", out,
+                   "--jobs", a.jobs or ",".join(sorted({key.split()[1] for key, *_ in TABLE} | {"check"})),
+                   "--samples", str(a.samples or (7 if a.full else 5)), *([] if a.full else ["--small"])]
         subprocess.run([str(c) for c in command], check=True)
-    report(json.loads(out.read_text()))
+    report(json.loads(out.read_text()), data)
 
 
 if __name__ == "__main__":
