@@ -156,7 +156,9 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(MEMBER_SKIPPED, "member-skipped")         /* a member of an npz that is no array */                              \
     X(CHECKSUM, "checksum")                     /* bytes that do not have the checksum which the file gives */         \
     X(EMPTY_INDEX, "empty-index")               /* an index that names no tensor */                                    \
-    X(REPLACED, "replaced")                     /* a tensor in whose place an overlay puts its own */
+    X(REPLACED, "replaced")                     /* a tensor in whose place an overlay puts its own */                  \
+    X(EDIT_INTERRUPTED, "edit-interrupted")     /* the journal of an unfinished edit in place is there */              \
+    X(JOURNAL_IGNORED, "journal-ignored")       /* a journal that is damaged or belongs to another file */
 
 typedef uint32_t heft_fault;
 enum {

@@ -199,8 +199,8 @@ static heft_status target_begin(heft__target *target, const heft__target_options
                               : heft__target_reserve(target, 0, options->nbytes, err);
 }
 
-heft_status heft__target_open(heft__target *target, const char *path, const heft__target_options *options,
-                              heft_error *err) {
+/* Finds and examines the target, and opens its folder. */
+static heft_status target_find(heft__target *target, const char *path, const heft__target_options *options, heft_error *err) {
     char resolved[HEFT__TARGET_PATH_MAX];
     bool followed = false;
     size_t len = strlen(path);
@@ -214,10 +214,39 @@ heft_status heft__target_open(heft__target *target, const char *path, const heft
         status = target_fail(err, HEFT_PERMISSION, HEFT_FAULT_ACCESS, path, "it is a symbolic link, and those are refused");
     else if (code) status = heft__target_fail_errno(err, code, path, "following");
     else status = target_examine(target, AT_FDCWD, resolved, err);
-    if (status == HEFT_OK) status = target_locate(target, resolved, followed, err);
+    return status == HEFT_OK ? target_locate(target, resolved, followed, err) : status;
+}
+
+heft_status heft__target_open(heft__target *target, const char *path, const heft__target_options *options,
+                              heft_error *err) {
+    heft_status status = target_find(target, path, options, err);
     if (status == HEFT_OK) status = target_begin(target, options, err);
     if (status != HEFT_OK) heft__target_abort(target);
     return status;
+}
+
+heft_status heft__target_open_there(heft__target *target, const char *path, const heft__target_options *options,
+                                    heft__target_status *found, heft_error *err) {
+    heft_status status = target_find(target, path, options, err);
+    if (status == HEFT_OK) {
+        target->fd = heft__target_call_open(target->folder.fd, target->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+        if (target->fd < 0) status = heft__target_fail_errno(err, errno, path, "opening for a change");
+    }
+    if (status == HEFT_OK) status = heft__target_stat(target, found, err);
+    if (status == HEFT_OK && !S_ISREG((mode_t)found->mode)) /* it took the place of the file that was examined */
+        status = target_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_NOT_REGULAR, path, "it is no regular file");
+    if (status != HEFT_OK) heft__target_abort(target);
+    return status;
+}
+
+heft_status heft__target_stat(const heft__target *target, heft__target_status *out, heft_error *err) {
+    int code = heft__target_call_stat(target->fd, NULL, out);
+    return code ? heft__target_fail_errno(err, code, target->path, "examining") : HEFT_OK;
+}
+
+heft_status heft__target_flush(const heft__target *target, heft_error *err) {
+    int code = target->no_sync ? 0 : heft__target_call_fsync(target->fd);
+    return code ? heft__target_fail_errno(err, code, target->path, "writing to disk") : HEFT_OK;
 }
 
 heft_status heft__target_open_in(heft__target *target, const heft__target_folder *folder, const char *name,

@@ -8,8 +8,8 @@
 /* ---- the system ---- */
 
 typedef struct heft__target_status {
-    uint64_t nbytes;
-    uint64_t device;
+    uint64_t nbytes, device, inode, nlinks;
+    int64_t mtime_ns;
     uint32_t mode; /* st_mode */
     uint32_t uid, gid;
 } heft__target_status;
@@ -62,6 +62,9 @@ heft_status heft__target_folder_rename(const heft__target_folder *folder, const 
 /* EXISTS if there is something of that name. */
 heft_status heft__target_folder_rename_new(const heft__target_folder *folder, const char *from, const char *to,
                                            heft_error *err);
+/* The same if it leads to that file and no other. */
+heft_status heft__target_folder_unlink_of(const heft__target_folder *folder, const char *name, uint64_t inode,
+                                          heft_error *err);
 /* A name that is not there is no failure. */
 heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err);
 /* Whether there is anything of that name. */
@@ -124,6 +127,14 @@ heft_status heft__target_open(heft__target *target, const char *path, const heft
  * by whoever renames. */
 heft_status heft__target_open_in(heft__target *target, const heft__target_folder *folder, const char *name,
                                  const heft__target_options *options, heft_error *err);
+/* Opens the file that is there for a change where it stands: no file is made, and _abort closes it. *found is what it is.
+ * NOT_FOUND, PERMISSION (also a link into a Hub cache), INVALID_ARGUMENT (no regular file), IO. */
+heft_status heft__target_open_there(heft__target *target, const char *path, const heft__target_options *options,
+                                    heft__target_status *found, heft_error *err);
+/* What an open target is. */
+heft_status heft__target_stat(const heft__target *target, heft__target_status *out, heft_error *err);
+/* All that was written to the disk, and nothing else; without effect under no_sync. */
+heft_status heft__target_flush(const heft__target *target, heft_error *err);
 /* nbytes at an offset, from any thread; interrupted and short writes are handled. */
 heft_status heft__target_write(heft__target *target, uint64_t offset, const void *data, uint64_t nbytes,
                                heft_error *err);
@@ -162,6 +173,12 @@ bool heft__target_temp_dead(const char *name);
 bool heft__target_temp_alive(const char *name);
 /* True if `name` is such a name. */
 bool heft__target_temp_is(const char *name);
+/* True if it is one of this process. */
+bool heft__target_temp_own(const char *name);
+
+/* The name of the journal of an edit in place of file `base`: ".heft-<base>.journal"; of a name that is too long what fits, with
+ * a hash of it. */
+void heft__target_journal_name(char out[HEFT__TARGET_NAME_MAX + 1], const char *base);
 
 /* LIMIT, NO_SPACE: so many bytes are wanted and so many are free. */
 heft_status heft__target_fail_space(heft_error *err, const char *path, uint64_t wanted, uint64_t found);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #define TARGET_RETRY(result, call)                                                                                     \
@@ -56,19 +57,31 @@ int heft__target_call_fsync(int fd) {
     return result == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
+/* What an edit in place of a file has left beside it means nothing to the file that took its name. */
+static void target_drop_journal(int folder, const char *name) {
+    char journal[HEFT__TARGET_NAME_MAX + 1];
+    if (strncmp(name, ".heft-", 6) == 0) return;
+    heft__target_journal_name(journal, name);
+    (void)heft__target_call_unlink(folder, journal);
+}
+
 int heft__target_call_rename(int folder, const char *from, const char *to) {
     int result;
     TARGET_RETRY(result, target_calls()->rename(folder, from, folder, to));
-    return result == 0 ? 0 : errno;
+    if (result != 0) return errno;
+    target_drop_journal(folder, to);
+    return 0;
 }
 
 int heft__target_call_rename_new(int folder, const char *from, const char *to) {
     int result;
     TARGET_RETRY(result, target_calls()->rename_new(folder, from, folder, to));
-    if (result == 0) return 0;
-    if (errno != ENOSYS && errno != EINVAL && errno != EPERM) return errno;
-    TARGET_RETRY(result, target_calls()->link(folder, from, to));
-    if (result != 0) return errno;
-    (void)heft__target_call_unlink(folder, from); /* both names are the finished file: a leftover, not a failure */
+    if (result != 0) {
+        if (errno != ENOSYS && errno != EINVAL && errno != EPERM) return errno;
+        TARGET_RETRY(result, target_calls()->link(folder, from, to));
+        if (result != 0) return errno;
+        (void)heft__target_call_unlink(folder, from); /* both names are the finished file: a leftover, not a failure */
+    }
+    target_drop_journal(folder, to);
     return 0;
 }

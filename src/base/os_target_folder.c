@@ -56,6 +56,14 @@ heft_status heft__target_folder_unlink(const heft__target_folder *folder, const 
     return code && code != ENOENT ? folder_fail(folder, name, code, "removing", err) : HEFT_OK;
 }
 
+heft_status heft__target_folder_unlink_of(const heft__target_folder *folder, const char *name, uint64_t inode,
+                                          heft_error *err) {
+    heft__target_status st;
+    int code = heft__target_call_stat(folder->fd, name, &st);
+    if (code == ENOENT || (!code && st.inode != inode)) return HEFT_OK;
+    return code ? folder_fail(folder, name, code, "examining", err) : heft__target_folder_unlink(folder, name, err);
+}
+
 heft_status heft__target_folder_size(const heft__target_folder *folder, const char *name, bool *there, uint64_t *nbytes,
                                      heft_error *err) {
     heft__target_status st;

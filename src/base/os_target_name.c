@@ -75,6 +75,24 @@ bool heft__target_temp_dead(const char *name) {
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
+bool heft__target_temp_own(const char *name) {
+    uint32_t place;
+    long pid;
+    return target_name_split(name, &place, &pid) && place == target_name_place() && pid == (long)getpid();
+}
+
+void heft__target_journal_name(char out[HEFT__TARGET_NAME_MAX + 1], const char *base) {
+    size_t room = HEFT__TARGET_NAME_MAX - strlen(".heft-.journal"), len = strlen(base);
+    char hash[16] = "";
+    if (len > room) {
+        uint32_t value = UINT32_C(2166136261);
+        target_name_mix(&value, base, len);
+        snprintf(hash, sizeof hash, "-%08lx", (unsigned long)value);
+        len = heft__utf8_cut(base, room - strlen(hash));
+    }
+    snprintf(out, HEFT__TARGET_NAME_MAX + 1, ".heft-%.*s%s.journal", (int)len, base, hash);
+}
+
 bool heft__target_temp_alive(const char *name) {
     uint32_t place;
     long pid;

@@ -24,8 +24,16 @@ static int target_sys_open(int at, const char *path, int flags, uint32_t mode) {
 static int target_sys_stat(int at, const char *path, heft__target_status *out) {
     struct stat st;
     if (path ? fstatat(at, path, &st, 0) : fstat(at, &st)) return -1;
+#if defined(__APPLE__)
+    struct timespec mtime = st.st_mtimespec;
+#else
+    struct timespec mtime = st.st_mtim;
+#endif
     *out = (heft__target_status){.nbytes = st.st_size > 0 ? (uint64_t)st.st_size : 0,
                                  .device = (uint64_t)st.st_dev,
+                                 .inode = (uint64_t)st.st_ino,
+                                 .nlinks = (uint64_t)st.st_nlink,
+                                 .mtime_ns = (int64_t)((uint64_t)mtime.tv_sec * 1000000000u + (uint64_t)mtime.tv_nsec),
                                  .mode = (uint32_t)st.st_mode,
                                  .uid = (uint32_t)st.st_uid,
                                  .gid = (uint32_t)st.st_gid};

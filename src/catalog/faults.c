@@ -302,6 +302,26 @@ static bool fault_note(const fault_writer *w) {
     }
 }
 
+/* ---- journals of edits in place ----------------------------------------------------------------------------------- */
+
+static bool fault_journal(const fault_writer *w) {
+    static const char *const ignored[] = {"it is damaged", "it belongs to another file, or to what this one was before",
+                                          "it cannot be read", "its new header does not fit the file"};
+    uint64_t n = w->fault->value;
+    switch (w->fault->kind) {
+    case HEFT_FAULT_EDIT_INTERRUPTED:
+        fault_say(w, "an edit in place was interrupted; %s",
+                  n ? "the file has been written to since and has its old header, which is used"
+                    : "the new header is taken from its journal");
+        return true;
+    case HEFT_FAULT_JOURNAL_IGNORED:
+        fault_say(w, "the journal of an edit in place lies beside the file and is ignored: %s",
+                  ignored[n < sizeof ignored / sizeof *ignored ? n : 0]);
+        return true;
+    default: return false;
+    }
+}
+
 /* ---- all of them --------------------------------------------------------------------------------------------------
  */
 
@@ -320,7 +340,7 @@ void heft__fault_describe(const heft__fault *fault, const heft__listing *listing
     if (w.entry) heft__escape(w.name, sizeof w.name, w.entry->name, w.entry->name_len);
     if (fault->kind == HEFT_FAULT_OVERLAP) w.other = fault_entry(listing, fault->other);
     if (w.other) heft__escape(w.other_name, sizeof w.other_name, w.other->name, w.other->name_len);
-    bool said = fault_header(&w) || fault_layout(&w) || fault_size(&w) || fault_note(&w);
+    bool said = fault_header(&w) || fault_layout(&w) || fault_size(&w) || fault_note(&w) || fault_journal(&w);
     if (!said) fault_say(&w, "%s", heft_fault_name(fault->kind));
     out->offset = fault->offset;
     if (label) heft__error_file(out, label);

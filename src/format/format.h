@@ -14,6 +14,8 @@ typedef struct heft__scan_options {
     heft_dtype void1, void2;     /* as in heft_open_options */
     uint64_t max_decoded_nbytes; /* 0: 64 GiB */
     bool collect; /* check: record every fault in listing->faults and go on, instead of failing at the first */
+    const uint8_t *header;  /* of safetensors: what counts instead of the first bytes of the file; NULL: they do */
+    uint64_t header_nbytes; /* its length field included: as many as that field says */
 } heft__scan_options;
 
 typedef struct heft__format {
@@ -109,6 +111,10 @@ typedef struct heft__emitter {
 const heft__emitter *heft__emitter_find(const char *name);
 extern const heft__emitter heft__emitter_safetensors, heft__emitter_npy, heft__emitter_npz;
 
+/* The header of a safetensors file of exactly header_nbytes bytes, its length field included, that lists the entries of `emit`,
+ * whose offsets are relative to the data, to `out`. *needed is how many bytes it takes without padding. HEADER_LIMIT: more. */
+heft_status heft__safetensors_fit(const heft__emit *emit, uint64_t header_nbytes, uint8_t *out, uint64_t *needed,
+                                  heft_error *err);
 void heft__emit_init(heft__emit *emit, const heft_allocator *alloc);
 void heft__emit_free(heft__emit *emit);
 /* A piece of nbytes to be filled in; NULL: out of memory. (registry.c) */

@@ -12,12 +12,15 @@ const heft__format *const heft__formats[] = {&heft__format_safetensors, &heft__f
 
 heft_status heft__scan(heft_source *source, const heft__scan_options *options, heft__listing *listing,
                        heft_error *err) {
-    uint8_t head[16];
+    uint8_t head[16] = {0};
     uint64_t size = heft_source_size(source);
     size_t nhead = size < sizeof head ? (size_t)size : sizeof head;
-    heft_status status = nhead ? heft_source_read(source, 0, nhead, head, err) : HEFT_OK;
+    heft_status status = HEFT_OK;
+    if (options->header) memcpy(head, options->header, nhead < options->header_nbytes ? nhead : options->header_nbytes);
+    else if (nhead) status = heft_source_read(source, 0, nhead, head, err);
     if (status) return status;
     listing->source = heft_source_ref(source);
+    if (options->header) return heft__format_safetensors.scan(head, nhead, options, listing, err);
     const heft__format *best = &heft__format_safetensors;
     int best_score = 0;
     for (const heft__format *const *format = heft__formats; *format; format++) {

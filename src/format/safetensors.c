@@ -79,8 +79,14 @@ static heft_status safetensors_read_header(heft__safetensors *scan, const uint8_
     if (!l->header) return heft__fail_memory(scan->err, n + 1 + HEFT__HEADER_SLACK);
     l->header_nbytes = n;
     l->data_start = 8 + n;
-    memcpy(l->header, head + 8, (size_t)have);
     memset(l->header + n, 0, 1 + HEFT__HEADER_SLACK);
+    if (scan->options->header) {
+        if (scan->options->header_nbytes != 8 + n)
+            return heft__fail(scan->err, HEFT_CORRUPT, HEFT_FAULT_HEADER_LENGTH, "the header has another length than it says");
+        memcpy(l->header, scan->options->header + 8, (size_t)n);
+        return HEFT_OK;
+    }
+    memcpy(l->header, head + 8, (size_t)have);
     if (have < n) return heft_source_read(l->source, 8 + have, n - have, l->header + have, scan->err);
     return HEFT_OK;
 }

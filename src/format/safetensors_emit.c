@@ -164,6 +164,27 @@ static heft_status emit_header(heft__emit *emit, heft_error *err) {
     return status;
 }
 
+heft_status heft__safetensors_fit(const heft__emit *emit, uint64_t header_nbytes, uint8_t *out, uint64_t *needed,
+                                  heft_error *err) {
+    heft__json_out json;
+    heft__json_out_init(&json, &emit->alloc, 0, false);
+    emit_json(emit, &json);
+    heft_status status = json.failed ? heft__fail_memory(err, HEFT_NONE) : HEFT_OK;
+    *needed = EMIT_PREFIX + json.len;
+    if (status == HEFT_OK && *needed > header_nbytes) {
+        status = heft__fail(err, HEFT_LIMIT, HEFT_FAULT_HEADER_LIMIT,
+                            "the new header needs %llu bytes, and %llu are there before the data", (unsigned long long)*needed,
+                            (unsigned long long)header_nbytes);
+        heft__error_at(err, HEFT_NONE, header_nbytes, *needed);
+    } else if (status == HEFT_OK) {
+        for (int i = 0; i < EMIT_PREFIX; i++) out[i] = (uint8_t)((header_nbytes - EMIT_PREFIX) >> 8 * i);
+        memcpy(out + EMIT_PREFIX, json.text, (size_t)json.len);
+        memset(out + *needed, ' ', (size_t)(header_nbytes - *needed));
+    }
+    heft__json_out_free(&json);
+    return status;
+}
+
 static heft_status emit_layout(heft__emit *emit, heft_error *err) {
     heft_status status = emit->keep_order || emit->nentries < 2 ? HEFT_OK : emit_sort(emit, err);
     if (status == HEFT_OK) status = emit_place(emit, err);

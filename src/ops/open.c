@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "ops/journal.h"
 #include "ops/ops.h"
 
 #include <stdatomic.h>
@@ -45,7 +46,15 @@ static heft_status open_scan_file(open_scan *scan, uint32_t file, heft_error *er
     if (!listing) return heft__fail_memory(err, sizeof *listing);
     heft_source *source = NULL;
     heft_status status = open_source(scan, file, &source, err);
-    if (!status) status = heft__scan(source, &scan->options, listing, err);
+    if (!status) {
+        heft__journal_place place = {.directory = source->in_directory ? scan->resolution->directory : NULL,
+                                     .name = source->name,
+                                     .beneath = scan->job->options.links == HEFT_LINKS_BENEATH,
+                                     .beneath_levels = scan->resolution->beneath_levels};
+        status = heft__scan(source, &scan->options, listing, err);
+        if (place.name) /* looked for after the header was read: an edit that tore it is not over yet */
+            status = heft__journal_rescan(source, &place, &scan->options, &listing, status, err);
+    }
     heft_source_unref(source);
     if (status)
         heft__listing_delete(listing);

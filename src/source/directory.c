@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,6 +140,24 @@ heft_status heft__directory_list(heft__directory *directory, heft__arena *arena,
     int code = directory_read(stream, arena, entries, nentries);
     closedir(stream);
     return code ? heft__fail_errno(err, code, directory->path, "listing") : HEFT_OK;
+}
+
+bool heft__source_follow(const heft__directory *directory, const char *path, char out[HEFT__SOURCE_PATH_MAX]) {
+    char target[HEFT__SOURCE_PATH_MAX], joined[HEFT__SOURCE_PATH_MAX];
+    size_t len = strlen(path);
+    if (len >= HEFT__SOURCE_PATH_MAX) return false;
+    memcpy(out, path, len + 1);
+    for (int links = 0; links < DIRECTORY_MOST_LINKS; links++) {
+        ssize_t n = readlinkat(directory ? directory->fd : AT_FDCWD, out, target, sizeof target - 1);
+        if (n < 0) return true; /* no link, or nothing that can be asked */
+        target[n] = 0;
+        const char *slash = strrchr(out, '/');
+        int folder = target[0] == '/' || !slash ? 0 : (int)(slash - out) + 1;
+        int all = snprintf(joined, sizeof joined, "%.*s%s", folder, out, target);
+        if (all < 0 || (size_t)all >= sizeof joined) return false;
+        memcpy(out, joined, (size_t)all + 1);
+    }
+    return false;
 }
 
 /* ---- links kept inside ---- */
@@ -325,6 +344,10 @@ heft_status heft__directory_source(heft__directory *directory, const char *name,
         heft__error_file(err, path);
     } else if (fd < 0) status = heft__fail_open(err, -fd, path);
     else status = heft__source_from_fd(fd, path, false, out, err);
+    if (status == HEFT_OK) {
+        (*out)->name = (*out)->label + head;
+        (*out)->in_directory = true;
+    }
     heft__free(&directory->alloc, path, (uint64_t)strlen(directory->path) + 1 + len + 1);
     return status;
 }

@@ -57,6 +57,8 @@ struct heft_source {
     uint64_t window_offset;  /* added to every offset; the base source's fields are used otherwise */
     heft_source *parent;     /* of a window: the base source, never a window itself */
     heft__identity identity;
+    const char *name;        /* into the label: the path by which it was opened, or its name in a folder; NULL: otherwise */
+    bool in_directory;       /* the latter */
     const uint8_t *memory;   /* memory sources */
     heft_source_callbacks callbacks;
     void (*release)(void *);
@@ -167,6 +169,10 @@ heft_status heft__directory_list(heft__directory *directory, heft__arena *arena,
  * passed heft__path_component_fault. */
 heft_status heft__directory_source(heft__directory *directory, const char *name, bool beneath, uint32_t beneath_levels,
                                    heft_source **out, heft_error *err);
+/* The path of the file that `path` leads to, links at its end followed: relative to `directory` if that is given and the path is.
+ * False: it cannot be told. */
+enum { HEFT__SOURCE_PATH_MAX = 4096 };
+bool heft__source_follow(const heft__directory *directory, const char *path, char out[HEFT__SOURCE_PATH_MAX]);
 /* Rules of a name that comes from a file: one component, no separator, `.`, `..`, NUL, control byte, backslash, drive
  * form; at most 255 bytes of UTF-8. NULL if fine, else why (static text). */
 const char *heft__path_component_fault(const char *name, size_t len);

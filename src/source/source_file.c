@@ -237,7 +237,9 @@ heft_status heft_source_open_file(const char *path, heft_source **out, heft_erro
     if (!path) return heft__fail_null(err, "path");
     int fd = heft__source_open_at(AT_FDCWD, path, heft__source_open_flags());
     if (fd < 0) return heft__fail_open(err, -fd, path);
-    return heft__source_from_fd(fd, path, false, out, err);
+    heft_status status = heft__source_from_fd(fd, path, false, out, err);
+    if (status == HEFT_OK) (*out)->name = (*out)->label;
+    return status;
 }
 
 heft_status heft_source_open_fd(int fd, const char *label, heft_source **out, heft_error *err) {

@@ -13,8 +13,7 @@ static const char *digests_name(const void *ctx, uint32_t index, uint64_t *len) 
     return entry->name;
 }
 
-/* {"name": "32 digits", ...} by the bytes of the names; `values` NULL: zeros. */
-static bool digests_object(const heft__emit *emit, const uint8_t (*values)[16], heft__json_out *json) {
+bool heft__digests_object(const heft__emit *emit, const uint8_t (*values)[16], heft__json_out *json) {
     heft__sort_key *keys = heft__alloc(&emit->alloc, emit->nentries * sizeof *keys);
     uint64_t n = 0;
     if (!keys) return false;
@@ -42,7 +41,7 @@ heft_status heft__digests_prepare(heft__layout *layout, uint32_t want, heft_erro
     if (!heft__xxh3(false, err)) return HEFT_UNSUPPORTED;
     layout->emit.late = want & (HEFT_DIGEST_TENSORS | HEFT_DIGEST_DATA);
     heft__json_out_init(&digests->text, &layout->emit.alloc, 0, false);
-    if ((want & HEFT_DIGEST_TENSORS) && (!digests_object(&layout->emit, NULL, &digests->text) || digests->text.failed))
+    if ((want & HEFT_DIGEST_TENSORS) && (!heft__digests_object(&layout->emit, NULL, &digests->text) || digests->text.failed))
         return heft__fail_memory(err, HEFT_NONE);
     memset(digests->data, '0', sizeof digests->data);
     return HEFT_OK;
@@ -111,7 +110,7 @@ heft_status heft__digests_finish(heft__layout *layout, heft_error *err) {
     if (status != HEFT_OK || !(digests->want & HEFT_DIGEST_TENSORS)) return status;
     heft__json_out json;
     heft__json_out_init(&json, &emit->alloc, 0, false);
-    if (!digests_object(emit, (const uint8_t(*)[16])digests->tensors, &json) || json.failed)
+    if (!heft__digests_object(emit, (const uint8_t(*)[16])digests->tensors, &json) || json.failed)
         status = heft__fail_memory(err, HEFT_NONE);
     else memcpy(digests->text.text, json.text, (size_t)json.len); /* as long as the text of zeros */
     heft__json_out_free(&json);
@@ -129,7 +128,7 @@ heft_status heft__digests_sidecar(const heft__layout *layout, heft__json_out *js
     heft__json_out_key(json, "data_xxh3", SIZE_MAX);
     heft__json_out_string(json, digests->data, sizeof digests->data);
     heft__json_out_key(json, "tensors", SIZE_MAX);
-    bool ok = digests_object(&layout->emit, (const uint8_t(*)[16])digests->tensors, json);
+    bool ok = heft__digests_object(&layout->emit, (const uint8_t(*)[16])digests->tensors, json);
     heft__json_out_object_end(json);
     return ok && !json->failed ? HEFT_OK : heft__fail_memory(err, HEFT_NONE);
 }

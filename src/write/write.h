@@ -63,6 +63,9 @@ void heft__layout_free(heft__layout *layout);
 heft_status heft__digests_prepare(heft__layout *layout, uint32_t want, heft_error *err);
 heft_status heft__digests_allocate(heft__layout *layout, heft_error *err);
 heft_status heft__digests_finish(heft__layout *layout, heft_error *err);
+/* {"name": "32 digits", ...} of the entries that have an item, by the bytes of the names; `values`, one an entry, NULL: zeros.
+ * False: out of memory. */
+bool heft__digests_object(const heft__emit *emit, const uint8_t (*values)[16], heft__json_out *json);
 /* The digest of all data from those of n tensors. */
 heft_status heft__digests_of_all(const heft_allocator *alloc, const uint8_t (*digests)[16], uint64_t n, uint8_t out[16],
                                  heft_error *err);
