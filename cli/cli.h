@@ -143,7 +143,7 @@ typedef struct cli_args {
     bool hist;
     const char *fail_on;
     /* digest */
-    bool sha256, data;
+    bool sha256, data, sidecar;
     /* filters */
     cli_words include, exclude, defer, replicated, tp_rules;
     const char *skip;
@@ -161,9 +161,9 @@ typedef struct cli_args {
     /* copy, align, shard, merge */
     uint32_t to, foreign;
     uint64_t shard_size;
-    const char *dtype, *map, *digest;
+    const char *dtype, *map, *digest, *stem;
     cli_words dtype_for, transpose, rename, metadata;
-    bool saturate, no_fill, no_sync, verify, dry_run;
+    bool saturate, allow_inexact, no_fill, no_sync, verify, dry_run;
     /* edit */
     cli_words set, deleted, dropped;
     bool trim, repair, rebuild_index, resume, clean;

@@ -1,4 +1,4 @@
-/* cli: heft digest: checksums of tensors, or SHA-256 of files in the form of sha256sum. */
+/* cli: heft digest: checksums of tensors, sidecars of them, or SHA-256 of files in the form of sha256sum. */
 #include "loader.h"
 
 #include <stdlib.h>
@@ -203,6 +203,54 @@ static heft_status digest_files(digest_state *s, heft_error *err) {
     return status;
 }
 
+/* ---- sidecars ---------------------------------------------------------------------------------------------------- */
+
+static heft_status digest_sidecars(digest_state *s, heft_error *err) {
+    cli_progress progress;
+    heft_read_options options = cli_read_options(s->args);
+    heft_save_options save = {.struct_size = sizeof save, .overwrite = s->args->force, .no_sync = s->args->no_sync};
+    cli_progress_start(&progress, s->args->quiet || s->args->json);
+    options.progress = cli_progress_step;
+    options.progress_ctx = &progress;
+    heft_status status = heft_archive_write_sidecars(s->archive, &options, &save, err);
+    cli_progress_end(&progress);
+    return status;
+}
+
+/* The paths of what was written. */
+static void digest_sidecars_tell(const digest_state *s) {
+    heft__json_out json;
+    cli_text line = {0};
+    if (s->args->json) {
+        cli_json_begin(&json, false);
+        heft__json_out_object(&json);
+        cli_json_text(&json, "path", s->path);
+        heft__json_out_key(&json, "sidecars", SIZE_MAX);
+        heft__json_out_array(&json);
+    }
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        heft_file file;
+        if (heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
+        line.len = 0;
+        cli_text_str(&line, file.path);
+        cli_text_str(&line, ".xxh3.json");
+        if (s->args->json) {
+            heft__json_out_string(&json, line.data, line.len);
+            continue;
+        }
+        line.len = 0;
+        cli_text_escaped(&line, file.path, strlen(file.path));
+        cli_text_str(&line, ".xxh3.json");
+        if (!s->args->quiet) cli_print(&line);
+    }
+    if (s->args->json) {
+        heft__json_out_array_end(&json);
+        heft__json_out_object_end(&json);
+        cli_json_end(&json);
+    }
+    cli_text_free(&line);
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static bool digest_arguments_agree(const cli_args *args) {
@@ -213,6 +261,10 @@ static bool digest_arguments_agree(const cli_args *args) {
         {args->sha256 && args->noperands > 1, "--sha256 is of whole files: a GLOB does not go with it"},
         {args->sha256 && args->data, "--data is of tensors, --sha256 of files: one of them"},
         {args->output && !args->sha256, "--output goes with --sha256"},
+        {args->sidecar && (args->sha256 || args->data),
+         "--sidecar writes all digests: --sha256 and --data do not go with it"},
+        {args->sidecar && args->noperands > 1, "--sidecar is of all tensors of a file: a GLOB does not go with it"},
+        {args->no_sync && !args->sidecar, "--no-sync is of files that are written: it goes with --sidecar"},
         {args->output && args->json, "--output is in the form of sha256sum: --json does not go with it"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -229,7 +281,10 @@ int cli_digest(const cli_args *args) {
     if (!digest_arguments_agree(args)) return CLI_USAGE;
     if (cli_open(args, s.path, &s.archive, &err) != HEFT_OK) return cli_fail(s.path, &err);
     cli_warn(args, s.path, s.archive);
-    heft_status status = args->sha256 ? digest_files(&s, &err) : digest_tensors(&s, &err);
+    heft_status status = args->sidecar  ? digest_sidecars(&s, &err)
+                         : args->sha256 ? digest_files(&s, &err)
+                                        : digest_tensors(&s, &err);
+    if (status == HEFT_OK && args->sidecar) digest_sidecars_tell(&s);
     int code = status == HEFT_OK ? CLI_OK : cli_fail(s.path, &err);
     free(s.digests);
     free(s.sums);

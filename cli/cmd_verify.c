@@ -8,12 +8,7 @@
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-static heft_status verify_metadata(verify_state *s, const heft_read_options *options, heft_error *err) {
-    heft_status status = heft_archive_verify(s->archive, s->ids, s->n, options, s->verdicts, err);
-    return status == HEFT_MISMATCH || status == HEFT_NOT_FOUND ? HEFT_OK : status; /* the verdicts say so */
-}
-
-/* By metadata, and where that says nothing by sidecars. CLI_OK, or the exit code of what was said. */
+/* CLI_OK, or the exit code of what was said. */
 static int verify_tensors(verify_state *s) {
     heft_error err;
     cli_progress progress;
@@ -28,17 +23,16 @@ static int verify_tensors(verify_state *s) {
     cli_progress_start(&progress, s->args->quiet || s->args->json);
     options.progress = cli_progress_step;
     options.progress_ctx = &progress;
-    status = verify_metadata(s, &options, &err);
-    int code = status == HEFT_OK ? cli_verify_sidecars(s, &options) : CLI_OK;
+    status = heft_archive_verify(s->archive, s->ids, s->n, &options, s->rows, s->wholes, &err);
     cli_progress_end(&progress);
-    return status == HEFT_OK ? code : cli_fail(s->path, &err);
+    bool told = status == HEFT_OK || status == HEFT_NOT_FOUND || (status == HEFT_MISMATCH && err.fault == HEFT_FAULT_CHECKSUM);
+    return told ? CLI_OK : cli_fail(s->path, &err); /* the rows say so */
 }
 
 void verify_rows(verify_state *s) {
-    s->verdicts = calloc((size_t)s->n + 1, sizeof *s->verdicts);
-    s->beside = calloc((size_t)s->n + 1, sizeof *s->beside);
-    s->resized = calloc((size_t)heft_archive_file_count(s->archive) + 1, sizeof *s->resized);
-    if (!s->verdicts || !s->beside || !s->resized) cli_die_memory();
+    s->rows = calloc((size_t)s->n + 1, sizeof *s->rows);
+    s->wholes = calloc((size_t)heft_archive_file_count(s->archive) + 1, sizeof *s->wholes);
+    if (!s->rows || !s->wholes) cli_die_memory();
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -46,23 +40,47 @@ void verify_rows(verify_state *s) {
 static const char *const verify_words[] = {"no digest", "good", "bad"};
 
 static void verify_count(verify_state *s) {
-    for (uint64_t i = 0; i < s->n; i++) s->counts[s->verdicts[i]]++;
-    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) s->nresized += s->resized[i];
+    for (uint64_t i = 0; i < s->n; i++) s->counts[s->rows[i].verdict]++;
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        s->nresized += s->wholes[i].resized;
+        s->nspoiled += s->wholes[i].data == HEFT_VERDICT_BAD;
+        s->nwhole += s->wholes[i].data == HEFT_VERDICT_GOOD;
+    }
 }
 
 /* What has no digest is not verified: that is never success. */
 static int verify_code(const verify_state *s) {
-    if (s->counts[HEFT_VERDICT_BAD] || s->nresized) return CLI_NEGATIVE;
-    return s->counts[HEFT_VERDICT_ABSENT] || !s->n ? CLI_UNREADABLE : CLI_OK;
+    if (s->counts[HEFT_VERDICT_BAD] || s->nresized || s->nspoiled) return CLI_NEGATIVE;
+    return s->counts[HEFT_VERDICT_ABSENT] || (!s->n && !s->nwhole) ? CLI_UNREADABLE : CLI_OK;
 }
 
 static const char *verify_verdict(int code) {
     return code == CLI_OK ? "good" : code == CLI_NEGATIVE ? "bad" : "not verified";
 }
 
+static void verify_digits(cli_text *line, const uint8_t *digest, size_t nbytes) {
+    for (size_t i = 0; i < nbytes; i++) cli_text_format(line, "%02x", digest[i]);
+}
+
+/* ": expected ..., found ..." */
+static void verify_why(cli_text *line, const heft_verified *row) {
+    static const char *const kinds[] = {"", "expected ", "expected ", "expected CRC-32 "};
+    size_t nbytes = row->by == HEFT_VERIFIED_BY_CRC32 ? 4 : 16;
+    if (row->by == HEFT_VERIFIED_BY_NOTHING) return;
+    cli_text_str(line, ": ");
+    if (row->by == HEFT_VERIFIED_BY_DATA) {
+        cli_text_str(line, "by the digest of all data of its file");
+        return;
+    }
+    cli_text_str(line, kinds[row->by]);
+    verify_digits(line, row->expected, nbytes);
+    cli_text_str(line, row->damaged ? ", and its compressed data cannot be decoded" : ", found ");
+    if (!row->damaged) verify_digits(line, row->found, nbytes);
+}
+
 static void verify_row(const verify_state *s, uint64_t row) {
     cli_text line = {0}, word = {0};
-    heft_verdict verdict = s->verdicts[row];
+    heft_verdict verdict = s->rows[row].verdict;
     cli_text_format(&word, "  %-9s  ", verify_words[verdict]);
     cli_text_styled(&line, verdict == HEFT_VERDICT_BAD ? CLI_BAD : CLI_WARN, word.data, word.len);
     if (s->files) {
@@ -73,23 +91,44 @@ static void verify_row(const verify_state *s, uint64_t row) {
         heft_tensor tensor = {0};
         if (heft_archive_get(s->archive, s->ids[row], &tensor, NULL) == HEFT_OK)
             cli_text_name(&line, tensor.name, tensor.name_len);
+        if (s->rows[row].by == HEFT_VERIFIED_BY_CRC32) cli_text_str(&line, ".npy"); /* its member */
+        if (verdict == HEFT_VERDICT_BAD) verify_why(&line, &s->rows[row]);
     }
     cli_print(&line);
     cli_text_free(&word);
     cli_text_free(&line);
 }
 
-static void verify_resized(const verify_state *s) {
+/* Files whose size is not what is said of them, or whose data as a whole: where no tensor says it itself. */
+static void verify_wholes(const verify_state *s) {
+    bool told = false;
+    for (uint64_t i = 0; i < s->n; i++)
+        told = told || (s->rows[i].verdict == HEFT_VERDICT_BAD && s->rows[i].by != HEFT_VERIFIED_BY_DATA);
     for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        const heft_verified_file *whole = &s->wholes[i];
         heft_file file;
         cli_text line = {0};
-        if (!s->resized[i] || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
-        cli_text_styled(&line, CLI_BAD, "  bad size   ", 13);
-        cli_text_escaped(&line, file.path, strlen(file.path));
-        cli_text_str(&line, ": ");
-        cli_text_grouped(&line, file.nbytes);
-        cli_text_str(&line, " bytes, which its sidecar does not say");
-        cli_print(&line);
+        bool spoiled = whole->data == HEFT_VERDICT_BAD && !told;
+        if ((!whole->resized && !spoiled) || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK)
+            continue;
+        if (whole->resized) {
+            cli_text_styled(&line, CLI_BAD, "  bad size   ", 13);
+            cli_text_escaped(&line, file.path, strlen(file.path));
+            cli_text_str(&line, ": ");
+            cli_text_grouped(&line, file.nbytes);
+            cli_text_str(&line, " bytes, and its sidecar says ");
+            cli_text_grouped(&line, whole->sidecar_nbytes);
+            cli_print(&line);
+        }
+        if (spoiled) {
+            cli_text_styled(&line, CLI_BAD, "  bad data   ", 13);
+            cli_text_escaped(&line, file.path, strlen(file.path));
+            cli_text_str(&line, ": all of it: expected ");
+            verify_digits(&line, whole->expected, 16);
+            cli_text_str(&line, ", found ");
+            verify_digits(&line, whole->found, 16);
+            cli_print(&line);
+        }
         cli_text_free(&line);
     }
 }
@@ -100,7 +139,7 @@ static void verify_list(const verify_state *s) {
     static const heft_verdict order[] = {HEFT_VERDICT_BAD, HEFT_VERDICT_ABSENT};
     for (size_t k = 0; k < 2; k++)
         for (uint64_t i = 0; i < s->n; i++)
-            if (s->verdicts[i] == order[k] && shown++ < most) verify_row(s, i);
+            if (s->rows[i].verdict == order[k] && shown++ < most) verify_row(s, i);
     if (shown <= most) return;
     cli_text line = {0};
     cli_text_str(&line, "  and ");
@@ -130,7 +169,7 @@ static void verify_screen(const verify_state *s, int code) {
             comma = ", ";
         }
         cli_print(&line);
-        verify_resized(s);
+        verify_wholes(s);
         verify_list(s);
         if (s->nother) {
             cli_text_str(&line, "  the manifest has ");
@@ -142,9 +181,49 @@ static void verify_screen(const verify_state *s, int code) {
     cli_text_free(&line);
 }
 
+static const char *const verify_by[] = {NULL, "metadata", "sidecar", "crc32", "data"};
+
+static void verify_json_digest(heft__json_out *json, const char *key, const uint8_t *digest, size_t nbytes) {
+    cli_text digits = {0};
+    verify_digits(&digits, digest, nbytes);
+    heft__json_out_key(json, key, SIZE_MAX);
+    if (nbytes) heft__json_out_string(json, digits.data, digits.len);
+    else heft__json_out_null(json);
+    cli_text_free(&digits);
+}
+
+static void verify_json_digests(heft__json_out *json, const heft_verified *row) {
+    size_t nbytes = row->by == HEFT_VERIFIED_BY_NOTHING ? 0 : row->by == HEFT_VERIFIED_BY_CRC32 ? 4 : 16;
+    verify_json_digest(json, "expected", row->expected, nbytes);
+    verify_json_digest(json, "found", row->found, row->damaged ? 0 : nbytes);
+}
+
+/* What is said of files as wholes. */
+static void verify_json_wholes(const verify_state *s, heft__json_out *json) {
+    static const char *const words[] = {"absent", "good", "bad"};
+    heft__json_out_key(json, "wholes", SIZE_MAX);
+    heft__json_out_array(json);
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        const heft_verified_file *whole = &s->wholes[i];
+        heft_file file;
+        if (heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
+        heft__json_out_object(json);
+        cli_json_text(json, "file", file.path);
+        cli_json_u64(json, "nbytes", file.nbytes);
+        cli_json_u64_or_null(json, "sidecar_nbytes", whole->by || whole->sidecar_nbytes ? whole->sidecar_nbytes : HEFT_NONE);
+        cli_json_text(json, "verdict", words[whole->data]);
+        cli_json_text_or_null(json, "by", whole->data ? verify_by[whole->by] : NULL);
+        verify_json_digest(json, "expected", whole->expected, whole->by ? 16 : 0);
+        verify_json_digest(json, "found", whole->found, whole->data ? 16 : 0);
+        heft__json_out_object_end(json);
+        cli_json_flush(json);
+    }
+    heft__json_out_array_end(json);
+}
+
 static void verify_json_row(const verify_state *s, heft__json_out *json, uint64_t row) {
     static const char *const words[] = {"absent", "good", "bad"};
-    heft_verdict verdict = s->verdicts[row];
+    heft_verdict verdict = s->rows[row].verdict;
     heft__json_out_object(json);
     if (s->files) {
         heft_file file = {0};
@@ -157,8 +236,8 @@ static void verify_json_row(const verify_state *s, heft__json_out *json, uint64_
         }
     }
     cli_json_text(json, "verdict", words[verdict]);
-    const char *by = s->files ? "manifest" : s->beside[row] ? "sidecar" : "metadata";
-    cli_json_text_or_null(json, "by", verdict == HEFT_VERDICT_ABSENT ? NULL : by);
+    cli_json_text_or_null(json, "by", verdict == HEFT_VERDICT_ABSENT ? NULL : s->files ? "manifest" : verify_by[s->rows[row].by]);
+    if (!s->files) verify_json_digests(json, &s->rows[row]);
     heft__json_out_object_end(json);
     cli_json_flush(json);
 }
@@ -173,11 +252,13 @@ static void verify_json(const verify_state *s, int code) {
     cli_json_u64(&json, "bad", s->counts[HEFT_VERDICT_BAD]);
     cli_json_u64(&json, "absent", s->counts[HEFT_VERDICT_ABSENT]);
     cli_json_u64(&json, "bad_sizes", s->nresized);
+    cli_json_u64(&json, "bad_data", s->nspoiled);
     cli_json_u64(&json, "other_lines", s->nother);
     heft__json_out_key(&json, s->files ? "files" : "tensors", SIZE_MAX);
     heft__json_out_array(&json);
     for (uint64_t i = 0; i < s->n; i++) verify_json_row(s, &json, i);
     heft__json_out_array_end(&json);
+    if (!s->files) verify_json_wholes(s, &json);
     heft__json_out_object_end(&json);
     cli_json_end(&json);
 }
@@ -203,9 +284,8 @@ int cli_verify(const cli_args *args) {
     if (s.files && (args->include.n || args->exclude.n))
         return cli_usage_error("verify", "a manifest is of whole files: --include and --exclude do not go with it");
     int code = verify_run(&s);
-    free(s.verdicts);
-    free(s.beside);
-    free(s.resized);
+    free(s.rows);
+    free(s.wholes);
     heft_buffer_release(&s.picked);
     heft_archive_unref(s.archive);
     return code;

@@ -21,11 +21,12 @@ static bool copier_target(cli_copier *c, const char *given) {
     cli_text_put(&path, given, cut);
     cli_text_put(&path, "", 1);
     c->target = path.data;
-    if (strcmp(given, "-") == 0 || !*given) {
-        cli_usage_error(c->command, "the copy needs the path of a file or folder, which \"%s\" is not", given);
+    if (!*given) {
+        cli_usage_error(c->command, "the copy needs the path of a file or folder, which \"\" is not");
         return false;
     }
-    if (c->form == CLI_COPY_BY_NAME) {
+    c->stream = heft__output_is_stream(given);
+    if (c->form == CLI_COPY_BY_NAME && !c->stream) {
         if (cut < len || heft__os_is_folder(c->target)) c->form = CLI_COPY_SHARDED;
         else if (copier_ends(c->target, ".safetensors")) c->form = CLI_COPY_SAFETENSORS;
         else if (copier_ends(c->target, ".npz")) c->form = CLI_COPY_NPZ;
@@ -36,40 +37,9 @@ static bool copier_target(cli_copier *c, const char *given) {
     if (c->form != CLI_COPY_BY_NAME) return true;
     bool copy = strcmp(c->command, "copy") == 0;
     cli_usage_error(c->command, "\"%s\" does not say what to write: %s", c->target,
-                    copy ? "give it a suffix, or --to safetensors, sharded, npz or npy"
-                         : "end it with .safetensors, or with a slash for a folder");
-    return false;
-}
-
-static bool copier_digests(cli_copier *c) {
-    const char *where = c->args->digest;
-    bool inside = where && (!*where || strcmp(where, "metadata") == 0), beside = where && strcmp(where, "sidecar") == 0;
-    if (where && !inside && !beside)
-        cli_usage_error(c->command, "--digest goes to metadata or to a sidecar, not to \"%s\"", where);
-    else if ((inside || beside) && c->form != CLI_COPY_SAFETENSORS && (beside || c->form != CLI_COPY_SHARDED))
-        cli_usage_error(c->command, "--digest is for safetensors files%s", beside ? ", a sidecar for one of them" : "");
-    else {
-        if (inside) c->options.digests = HEFT_DIGEST_TENSORS | HEFT_DIGEST_DATA;
-        if (beside) c->options.digests = HEFT_DIGEST_SIDECAR;
-        return true;
-    }
-    return false;
-}
-
-static bool copier_check_form(cli_copier *c) {
-    bool numpy = c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY;
-    const char *option = c->options.align    ? "--align"
-                         : c->args->metadata.n ? "--metadata"
-                                               : NULL;
-    if (numpy && option) cli_usage_error(c->command, "%s is for safetensors files, npz and npy have no such thing", option);
-    else if (c->args->shard_size && c->form != CLI_COPY_SHARDED)
-        cli_usage_error(c->command, "--shard-size cuts a set, and %s is one file", c->target);
-    else if (c->options.align && (c->options.align < 16 || c->options.align > 65536 ||
-                                  (c->options.align & (c->options.align - 1))))
-        cli_usage_error(c->command, "--align takes a power of two from 16 to 65536, not %llu",
-                        (unsigned long long)c->options.align);
-    else if (c->args->no_fill && !c->options.align) cli_usage_error(c->command, "--no-fill needs --align");
-    else return copier_digests(c);
+                    c->stream ? "what is no regular file is written to only by heft copy --to safetensors or npy"
+                    : copy    ? "give it a suffix, or --to safetensors, sharded, npz or npy"
+                              : "end it with .safetensors, or with a slash for a folder");
     return false;
 }
 
@@ -139,7 +109,7 @@ void cli_complain_of(const char *path, cli_text *text) {
     text->len = 0;
 }
 
-static void copier_warn(cli_copier *c, const char *text, size_t len) {
+void cli_copier_warn(cli_copier *c, const char *text, size_t len) {
     c->nwarnings++;
     if (c->args->quiet && !c->args->strict) return;
     cli_text line = {0};
@@ -164,7 +134,7 @@ static void copier_warn_glob(cli_copier *c, const char *option, const char *glob
     cli_text_format(&line, "--%s \"", option);
     cli_text_escaped(&line, glob, strlen(glob));
     cli_text_str(&line, "\" matches no tensor");
-    copier_warn(c, line.data, line.len);
+    cli_copier_warn(c, line.data, line.len);
     cli_text_free(&line);
 }
 
@@ -187,7 +157,7 @@ static void copier_warn_map(cli_copier *c) {
     cli_text_str(&line, count == 1 ? " is of no tensor that is copied: \"" : " are of no tensor that is copied, such as \"");
     cli_text_escaped(&line, name, len);
     cli_text_str(&line, "\"");
-    copier_warn(c, line.data, line.len);
+    cli_copier_warn(c, line.data, line.len);
     cli_text_free(&line);
 }
 
@@ -224,7 +194,7 @@ static void copier_warn_scale(cli_copier *c, const heft_tensor *tensor) {
     cli_text_format(&line, "\" is converted from %s without its scale \"", heft_dtype_name(tensor->dtype));
     cli_text_escaped(&line, scale.name, scale.name_len);
     cli_text_str(&line, "\", by which readers still have to multiply");
-    copier_warn(c, line.data, line.len);
+    cli_copier_warn(c, line.data, line.len);
     cli_text_free(&line);
 }
 
@@ -339,65 +309,6 @@ static bool copier_names_differ(const cli_copier *c) {
     return differ;
 }
 
-/* ---- metadata ---------------------------------------------------------------------------------------------------- */
-
-/* Keys that tell of the very bytes of a file: they stay only where all of these stay. */
-static bool copier_is_of_bytes(const heft_pair *pair) {
-    static const char *const keys[] = {"heft.xxh3", "heft.data_xxh3"}, cache[] = "heft.cache.";
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (heft__bytes_compare(pair->key, pair->key_len, keys[i], strlen(keys[i])) == 0) return true;
-    return pair->key_len >= sizeof cache - 1 && memcmp(pair->key, cache, sizeof cache - 1) == 0;
-}
-
-static bool copier_changes(const cli_copier *c) {
-    for (uint64_t i = 0; i < c->nitems; i++)
-        if (c->items[i].as) return true;
-    return c->nviews || c->nrenamed || c->nitems != heft_archive_count(c->archive) || c->form != CLI_COPY_SAFETENSORS ||
-           heft_archive_file_count(c->archive) != 1;
-}
-
-static bool copier_set_metadata(cli_copier *c, const char *word) {
-    const char *equals = strchr(word, '=');
-    if (!equals) {
-        cli_usage_error(c->command, "--metadata takes KEY=VALUE, not \"%s\"", word);
-        return false;
-    }
-    heft_pair pair = {word, (size_t)(equals - word), equals + 1, strlen(equals + 1)};
-    uint64_t i = 0;
-    while (i < c->options.nmetadata && heft__bytes_compare(c->metadata[i].key, c->metadata[i].key_len, pair.key, pair.key_len))
-        i++;
-    c->metadata[i] = pair;
-    if (i == c->options.nmetadata) c->options.nmetadata++;
-    return true;
-}
-
-/* The merged metadata of the source, and what is set; absent and empty stay what they are. */
-static bool copier_metadata(cli_copier *c) {
-    uint64_t n = heft_archive_metadata_count(c->archive, HEFT_MERGED);
-    bool any = c->args->metadata.n > 0;
-    heft_file file;
-    for (uint32_t i = 0; i < heft_archive_file_count(c->archive) && !any; i++)
-        any = heft_archive_file(c->archive, i, &file, NULL) == HEFT_OK && file.has_metadata;
-    if (!any) return true;
-    if (c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY) {
-        static const char lost[] = "npz and npy hold no metadata; it is left out";
-        if (n) copier_warn(c, lost, sizeof lost - 1);
-        return true;
-    }
-    c->metadata = calloc((size_t)n + c->args->metadata.n + 1, sizeof *c->metadata);
-    if (!c->metadata) cli_die_memory();
-    bool changes = copier_changes(c);
-    for (uint64_t i = 0; i < n; i++) {
-        heft_pair *pair = &c->metadata[c->options.nmetadata];
-        if (heft_archive_metadata(c->archive, HEFT_MERGED, i, pair, NULL) != HEFT_OK) continue;
-        if (!changes || !copier_is_of_bytes(pair)) c->options.nmetadata++;
-    }
-    for (size_t i = 0; i < c->args->metadata.n; i++)
-        if (!copier_set_metadata(c, c->args->metadata.items[i])) return false;
-    c->options.metadata = c->metadata;
-    return true;
-}
-
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* A failure of the save: about the source where its bytes are wrong, else about the target. */
@@ -448,12 +359,36 @@ static int copier_prepare(cli_copier *c) {
         return cli_usage_error(c->command, "an npy file holds one tensor, not %llu: choose it with --include NAME",
                                (unsigned long long)c->nitems);
     if (!copier_numpy_has(c)) return CLI_BAD_FILE;
-    if (!copier_names_differ(c) || !copier_metadata(c)) return CLI_USAGE;
+    if (!copier_names_differ(c) || !cli_copier_metadata(c)) return CLI_USAGE;
     copier_warn_map(c);
     if (c->nwarnings && c->args->strict) return CLI_REFUSED;
     const heft_set_options *set = c->form == CLI_COPY_SHARDED ? &c->set : NULL;
     heft_status status = heft_layout_make(c->items, c->nitems, &c->options, set, &c->layout, &err);
     return status == HEFT_OK ? CLI_OK : copier_fail(c, &err);
+}
+
+/* ---- to a stream ---- */
+
+typedef struct copier_pipe {
+    heft__output *out;
+    heft_error err;
+} copier_pipe;
+
+static int copier_put(void *ctx, const void *data, size_t nbytes) {
+    copier_pipe *pipe = ctx;
+    if (heft__output_write(pipe->out, data, nbytes, &pipe->err) == HEFT_OK) return 0;
+    return pipe->err.sys_errno ? pipe->err.sys_errno : 1;
+}
+
+static heft_status copier_stream(cli_copier *c, heft_error *err) {
+    copier_pipe pipe = {0};
+    heft_status status = heft__output_open(c->target, c->args->force, &pipe.out, err);
+    if (status != HEFT_OK) return status;
+    status = heft_save_callback(c->items, c->nitems, &c->options, copier_put, &pipe, &c->stats, err);
+    if (status == HEFT_OK) return heft__output_commit(pipe.out, err);
+    if (pipe.err.status != HEFT_OK) *err = pipe.err;
+    heft__output_abort(pipe.out);
+    return status;
 }
 
 static int copier_write(cli_copier *c) {
@@ -464,7 +399,8 @@ static int copier_write(cli_copier *c) {
     c->options.progress_ctx = &progress;
     double start = heft__os_seconds();
     cli_progress_start(&progress, c->args->quiet || c->args->json);
-    if (c->form == CLI_COPY_SHARDED)
+    if (c->stream) status = copier_stream(c, &err);
+    else if (c->form == CLI_COPY_SHARDED)
         status = heft_save_set(c->target, c->items, c->nitems, &c->options, &c->set, &c->stats, &err);
     else status = heft_save(c->target, c->items, c->nitems, &c->options, &c->stats, &err);
     cli_progress_end(&progress);
@@ -477,6 +413,7 @@ static int copier_run(cli_copier *c) {
     int code = copier_prepare(c);
     if (code != CLI_OK) return code;
     bool plan = !args->json && (args->dry_run || (c->form == CLI_COPY_SHARDED && !args->quiet));
+    if (c->stream && !args->dry_run) return copier_write(c); /* what is printed would be taken for a part of it */
     if (plan) cli_copier_plan(c);
     if (!args->dry_run) code = copier_write(c);
     if (code != CLI_OK) return code;
@@ -519,13 +456,15 @@ int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uin
                                          .verify = args->verify,
                                          .no_fill = args->no_fill,
                                          .saturate = args->saturate,
+                                         .allow_inexact = args->allow_inexact,
                                          .foreign = args->foreign, /* the words are in the order of the constants */
                                          .workers = (uint32_t)args->jobs,
                                          .align = args->align ? args->align : align};
-        c->options.match_source = !c->options.align;
-        c->set = (heft_set_options){.struct_size = sizeof c->set, .ceiling_nbytes = args->shard_size, .create_dir = true,
+        c->options.match_source = !c->options.align && !c->stream;
+        c->set = (heft_set_options){.struct_size = sizeof c->set, .ceiling_nbytes = args->shard_size, .stem = args->stem,
+                                    .create_dir = true,
                                     .publish = c->fresh};
-        if (copier_check_form(c)) code = copier_run(c);
+        if (cli_copier_check_form(c)) code = copier_run(c);
     }
     copier_free(c);
     return code;

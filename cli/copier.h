@@ -40,6 +40,7 @@ typedef struct cli_copier {
     const cli_args *args;
     uint32_t form; /* CLI_COPY_BY_NAME until that has been decided */
     bool fresh;    /* of a set: the folder is not there yet */
+    bool stream;   /* to standard output, a pipe or a device, in order */
     heft_dtype dtype;     /* of --dtype; HEFT_DTYPE_NONE: none */
     cli_copy_rule *rules;
     size_t nrules;
@@ -60,6 +61,12 @@ typedef struct cli_copier {
     heft_save_stats stats;
     double seconds;
 } cli_copier;
+
+/* Options and metadata of the save (copier_options.c). False: a message was printed. */
+bool cli_copier_check_form(cli_copier *copier);
+bool cli_copier_metadata(cli_copier *copier);
+/* A warning about the source, which --strict makes an error. */
+void cli_copier_warn(cli_copier *copier, const char *text, size_t len);
 
 /* The whole command; its exit code. `align` 0: as --align says. */
 int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uint64_t align);

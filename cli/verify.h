@@ -1,4 +1,4 @@
-/* cli: what heft verify knows of tensors or files, and where the digests to compare with come from. */
+/* cli: what heft verify knows of tensors or files. */
 #ifndef HEFT_CLI_VERIFY_H
 #define HEFT_CLI_VERIFY_H
 
@@ -12,20 +12,18 @@ typedef struct verify_state {
     heft_buffer picked;
     const uint64_t *ids;  /* tensors: of each row */
     uint64_t n;           /* rows */
-    heft_verdict *verdicts;
-    bool *beside;         /* of a row: the digest was in a sidecar */
-    bool *resized;        /* of a file: its sidecar says another size */
-    uint64_t counts[3];   /* rows by verdict */
-    uint64_t nresized, nother; /* lines of the manifest of files that are none of the archive's */
+    heft_verified *rows;
+    heft_verified_file *wholes; /* of files: their size, and all their data */
+    uint64_t counts[3];         /* rows by verdict */
+    uint64_t nresized, nspoiled, nwhole; /* files of another size; whose data as a whole are wrong, are right */
+    uint64_t nother;            /* lines of the manifest of files that are none of the archive's */
 } verify_state;
 
 /* Memory for s->n rows, none with a digest. */
 void verify_rows(verify_state *s);
 
-/* Compares tensors that have no verdict yet with FILE.xxh3.json beside their files (verify_known.c). CLI_OK, or the exit code of
- * what was said. */
-int cli_verify_sidecars(verify_state *s, const heft_read_options *options);
-/* Compares the files of the archive with the lines of a file as sha256sum writes it; the same. */
+/* Compares the files of the archive with the lines of a file as sha256sum writes it (verify_manifest.c). CLI_OK,
+ * or the exit code of what was said. */
 int cli_verify_manifest(verify_state *s, const char *path);
 
 #endif

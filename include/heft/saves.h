@@ -48,7 +48,7 @@ typedef uint32_t heft_foreign;
  * not depend on names, order, alignment or shards. As text: 32 lower-case hexadecimal digits. */
 #define HEFT_DIGEST_TENSORS UINT32_C(1) /* metadata "heft.xxh3": a JSON object, name to digest, by the bytes of the names */
 #define HEFT_DIGEST_DATA UINT32_C(2)    /* metadata "heft.data_xxh3": of all data */
-#define HEFT_DIGEST_SIDECAR UINT32_C(4) /* both in a file FILE.xxh3.json beside it (heft_save) */
+#define HEFT_DIGEST_SIDECAR UINT32_C(4) /* both in a file FILE.xxh3.json beside each file */
 
 /* Options of every save. Zero is the default and the safe choice of each; struct_size = sizeof(heft_save_options); NULL is
  * all defaults. Copied at the call, but for what the pointers lead to. */
@@ -102,7 +102,8 @@ typedef struct heft_save_stats {
  * in order. The path is written to beside itself, under a name that ends in ".tmp", and renamed when all of it is on the
  * disk, so readers see the old file or the new one and nothing else, also after a crash. A new file gets the mode that the
  * umask gives; a replaced one keeps its mode and, where permitted, owner, group and ACL, and other hard links to it keep the
- * old content. Items may be views of the very file that is replaced. `nitems` may be 0. `stats` may be NULL.
+ * old content. A sidecar of digests beside it is of the old file and goes before the new one takes the name. Items may be
+ * views of the very file that is replaced. `nitems` may be 0. `stats` may be NULL.
  * Refused before anything is made, INVALID_ARGUMENT naming the tensor: the names "__metadata__" and "__heft_pad__...", a
  * name twice, a name, key or value that is not UTF-8, a key twice, a shape that overflows, sub-byte elements that do not
  * fill bytes.
@@ -389,12 +390,6 @@ HEFT_API heft_status heft_open_aligned(const char *path, const char *cache_dir, 
 
 /* ---- digests of what is there ------------------------------------------------------------------------------------ */
 
-/* What became of a tensor that was verified. */
-typedef uint32_t heft_verdict;
-#define HEFT_VERDICT_ABSENT UINT32_C(0) /* no digest of it is known */
-#define HEFT_VERDICT_GOOD UINT32_C(1)
-#define HEFT_VERDICT_BAD UINT32_C(2)    /* its bytes are others */
-
 /* Digests of whole tensors as HEFT_DIGEST_TENSORS makes them: ids[0..nids) in any order (NULL: all, nids ignored), 16 bytes each
  * to digests[i]. `whole` (may be NULL) takes that of all of them as HEFT_DIGEST_DATA makes it. Reads each byte once, by several
  * threads, in bounded memory.
@@ -404,13 +399,61 @@ HEFT_API heft_status heft_archive_digests(const heft_archive *archive, const uin
                                           const heft_read_options *options, uint8_t (*digests)[16], uint8_t *whole,
                                           heft_error *err);
 
-/* Compares tensors with the digests in the metadata of their files. verdicts[i] (may be NULL) is of ids[i]. On MISMATCH all have
- * been looked at, and the error names the first bad one; `more` counts the others.
- * Errors: MISMATCH, NOT_FOUND (no digest of any of them is known: that is never success), CORRUPT (the metadata is no such
- * text), and as heft_archive_digests.
+/* Writes the sidecar FILE.xxh3.json of each file of the archive: its size, the digests of its tensors and that of all its data
+ * (left out where the index withholds tensors of it). The archive must have been opened by a path that leads to the same files
+ * still. All tensors are read before the first sidecar is written, and each appears whole or not at all. Of the save options
+ * count overwrite, no_sync and symlink.
+ * Errors: INVALID_ARGUMENT (not opened by path, or other files are there now), EXISTS, PERMISSION, LIMIT (no space), IO, and as
+ * heft_archive_digests. After a failure some sidecars may have been written, and are right.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_archive_write_sidecars(const heft_archive *archive, const heft_read_options *options,
+                                                 const heft_save_options *save_options, heft_error *err);
+
+/* What became of a tensor, or of a file, that was verified. */
+typedef uint32_t heft_verdict;
+#define HEFT_VERDICT_ABSENT UINT32_C(0) /* nothing is known to compare with */
+#define HEFT_VERDICT_GOOD UINT32_C(1)
+#define HEFT_VERDICT_BAD UINT32_C(2)    /* its bytes are others */
+
+/* What it was compared with. */
+typedef uint32_t heft_verified_by;
+#define HEFT_VERIFIED_BY_NOTHING UINT32_C(0)
+#define HEFT_VERIFIED_BY_METADATA UINT32_C(1) /* "heft.xxh3", of a file "heft.data_xxh3" */
+#define HEFT_VERIFIED_BY_SIDECAR UINT32_C(2)  /* FILE.xxh3.json */
+#define HEFT_VERIFIED_BY_CRC32 UINT32_C(3)    /* of its member of an npz file, which holds the array's own header too */
+#define HEFT_VERIFIED_BY_DATA UINT32_C(4)     /* a tensor by the digest of all data of its file, as it has none of its own */
+
+/* One tensor. Digests are XXH3-128, or CRC-32 in the first 4 bytes, most significant first; of BY_DATA they are the file's. */
+typedef struct heft_verified {
+    heft_verdict verdict;
+    heft_verified_by by;
+    bool damaged;        /* its compressed data cannot be decoded: there is nothing in `found` */
+    uint8_t reserved[7]; /* 0 */
+    uint8_t expected[16], found[16];
+} heft_verified;
+
+/* One file, by the digest of all its data, which needs all its tensors: it is ABSENT where not all are asked for, or one has
+ * been found bad before. It alone shows that a tensor is missing, or one too many. */
+typedef struct heft_verified_file {
+    heft_verdict data;
+    heft_verified_by by;       /* METADATA or SIDECAR */
+    uint8_t expected[16], found[16];
+    uint64_t sidecar_nbytes;   /* of the file, as its sidecar says; HEFT_NONE: there is none, or it does not say */
+    bool resized;              /* that is not its size */
+    uint8_t reserved[7];       /* 0 */
+} heft_verified_file;
+
+/* Compares tensors ids[0..nids) (NULL: all) with what is known of them: first the metadata of their file, then the sidecar beside
+ * it (of archives that were opened by path), in an npz file the CRC-32 of their members, and of what has none of these the digest
+ * of all data of their file. tensors[i] (may be NULL) is of ids[i]; files (may be NULL) takes one entry a file of the archive.
+ * Reads in parallel and in bounded memory, but that a compressed member is decoded whole in each thread. On MISMATCH all have
+ * been looked at, and the error names the first bad one, what was expected and what was found; `more` counts the others.
+ * Errors: MISMATCH, NOT_FOUND (nothing is known of any of them: that is never success), CORRUPT (the metadata, or a sidecar, is
+ * no such text), UNSUPPORTED (digests are known and the build lacks xxhash), and as heft_archive_digests.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_verify(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
-                                         const heft_read_options *options, heft_verdict *verdicts, heft_error *err);
+                                         const heft_read_options *options, heft_verified *tensors,
+                                         heft_verified_file *files, heft_error *err);
 
 /* SHA-256 of a whole source, as 64 lower-case hexadecimal digits and a NUL in `text` (65 bytes): what `sha256sum` prints, and
  * the etag of a Hub's large files. Read in order, one thread ahead of the hash.

@@ -1,8 +1,8 @@
-/* api: digests of tensors that are there, verifying them, and SHA-256 of files. */
+/* api: digests of tensors that are there, verifying them, sidecars, and SHA-256 of files. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/parallel.h"
-#include "ops/save.h"
+#include "ops/digest_verify.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -32,68 +32,28 @@ heft_status heft_archive_digests(const heft_archive *archive, const uint64_t *id
     return status;
 }
 
-/* ---- verifying ---- */
-
-typedef struct verify_job {
-    uint8_t (*known)[16], (*found)[16]; /* by id; by number */
-    bool *has;
-    uint64_t *ids; /* those with a known digest */
-    uint64_t *numbers, n;
-} verify_job;
-
-static heft_status verify_judge(const heft_archive *archive, const verify_job *job, heft_verdict *verdicts, heft_error *err) {
-    uint64_t bad = 0, first = 0;
-    for (uint64_t i = 0; i < job->n; i++) {
-        bool good = memcmp(job->known[job->ids[i]], job->found[i], 16) == 0;
-        if (verdicts) verdicts[job->numbers[i]] = good ? HEFT_VERDICT_GOOD : HEFT_VERDICT_BAD;
-        if (!good && bad++ == 0) first = job->ids[i];
-    }
-    if (!bad) return HEFT_OK;
-    heft__fail(err, HEFT_MISMATCH, HEFT_FAULT_CHECKSUM, "its bytes do not have the digest that its metadata says");
-    heft__error_name(err, archive, first);
-    if (err) err->more = (uint32_t)(bad - 1);
-    return HEFT_MISMATCH;
-}
-
-static heft_status verify_run(const heft_archive *archive, const uint64_t *ids, uint64_t nids, verify_job *job,
-                              const heft_allocator *alloc, const heft_read_options *options, heft_verdict *verdicts,
-                              heft_error *err) {
-    heft_status status = heft__digests_known(archive, job->known, job->has, err);
-    for (uint64_t i = 0; i < nids && status == HEFT_OK; i++) {
-        uint64_t id = ids ? ids[i] : i;
-        if (id >= archive->ntensors)
-            return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "tensor id %llu is out of range",
-                              (unsigned long long)id);
-        if (!job->has[id]) continue;
-        job->ids[job->n] = id;
-        job->numbers[job->n++] = i;
-    }
-    if (status == HEFT_OK && job->n == 0)
-        status = heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL,
-                            "no digest of these tensors is known: they cannot be verified");
-    if (status == HEFT_OK) status = heft__archive_digests(archive, alloc, job->ids, job->n, options, job->found, err);
-    return status == HEFT_OK ? verify_judge(archive, job, verdicts, err) : status;
-}
-
 heft_status heft_archive_verify(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
-                                const heft_read_options *options, heft_verdict *verdicts, heft_error *err) {
+                                const heft_read_options *options, heft_verified *tensors, heft_verified_file *files,
+                                heft_error *err) {
     heft_read_options checked;
     heft_allocator alloc;
     if (!archive) return heft__fail_null(err, "archive");
     if (!ids) nids = archive->ntensors;
-    if (verdicts && nids) memset(verdicts, 0, (size_t)nids * sizeof *verdicts);
+    if (tensors && nids) memset(tensors, 0, (size_t)nids * sizeof *tensors);
+    if (files) memset(files, 0, archive->nfiles * sizeof *files);
     heft_status status = digests_begin(archive, options, &checked, &alloc, err);
-    if (status != HEFT_OK) return status;
-    uint64_t n = archive->ntensors, each = 16 + 1, mine = 16 + 8 + 8, nbytes = n * each + nids * mine;
-    uint8_t *block = heft__alloc_zero(&alloc, nbytes);
-    if (!block) return heft__fail_memory(err, nbytes);
-    verify_job job = {.ids = (uint64_t *)(void *)block, .numbers = (uint64_t *)(void *)(block + nids * 8)};
-    job.found = (uint8_t(*)[16])(block + nids * 16);
-    job.known = (uint8_t(*)[16])(block + nids * mine);
-    job.has = (bool *)(block + nids * mine + n * 16);
-    status = verify_run(archive, ids, nids, &job, &alloc, &checked, verdicts, err);
-    heft__free(&alloc, block, nbytes);
-    return status;
+    return status == HEFT_OK ? heft__archive_verify(archive, &alloc, ids, nids, &checked, tensors, files, err) : status;
+}
+
+heft_status heft_archive_write_sidecars(const heft_archive *archive, const heft_read_options *options,
+                                        const heft_save_options *save_options, heft_error *err) {
+    heft_read_options checked;
+    heft_save_options save;
+    heft_allocator alloc, own;
+    if (!archive) return heft__fail_null(err, "archive");
+    heft_status status = heft__save_options_copy(save_options, &save, &own, err);
+    if (status == HEFT_OK) status = digests_begin(archive, options, &checked, &alloc, err);
+    return status == HEFT_OK ? heft__archive_write_sidecars(archive, &alloc, &checked, &save, err) : status;
 }
 
 /* ---- SHA-256: the caller's thread hashes, another one reads ahead; without it the caller reads too ---- */

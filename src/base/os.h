@@ -102,6 +102,7 @@ typedef struct heft__output heft__output;
  * Links are followed: the file behind is replaced, the link stays. A new file gets the mode that the umask gives, a replaced
  * one keeps its mode and, where permitted, its owner. A pipe or device is written in place, a directory refused. */
 heft_status heft__output_open(const char *path, bool force, heft__output **out, heft_error *err);
+bool heft__output_is_stream(const char *path); /* one of those, or a pipe or device that is there */
 heft_status heft__output_write(heft__output *out, const void *data, size_t nbytes, heft_error *err);
 heft_status heft__output_commit(heft__output *out, heft_error *err); /* fsync, rename, close; frees in any case */
 void heft__output_abort(heft__output *out);                          /* removes the temporary file; NULL does nothing */

@@ -55,6 +55,11 @@ static int output_standard_fd(const char *path) {
     return -1;
 }
 
+bool heft__output_is_stream(const char *path) {
+    struct stat st;
+    return output_standard_fd(path) >= 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
 /* No signal comes between the moment when the file is there and the one when the handler knows of it. */
 static heft_status output_create(heft__output *out, const char *path, bool force, heft_error *err) {
     sigset_t all, before;
@@ -69,9 +74,8 @@ static heft_status output_create(heft__output *out, const char *path, bool force
 }
 
 static heft_status output_open_target(heft__output *out, const char *path, bool force, heft_error *err) {
-    struct stat st;
     int fd = output_standard_fd(path);
-    if (fd < 0 && (stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+    if (!heft__output_is_stream(path))
         return output_create(out, path, force, err); /* or refused there */
     out->stream = true;
     if (fd >= 0) out->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

@@ -25,16 +25,16 @@ static uint64_t idx_dim(const uint8_t *at) {
     return (uint64_t)at[0] << 24 | (uint64_t)at[1] << 16 | (uint64_t)at[2] << 8 | at[3];
 }
 
-/* Bytes that `rank` dims at `dims` and the elements take; false: 2^63 or more. */
+/* Bytes that `rank` dims at `dims` and the elements take; false: 2^63 or more. The product is from the left, as in every format:
+ * what opens can be written in another one. */
 static bool idx_nbytes(heft_dtype dtype, const uint8_t *dims, uint32_t rank, uint64_t *nbytes) {
-    uint64_t n = heft_dtype_bits(dtype) / 8;
+    uint64_t n = 1;
     *nbytes = 0;
     for (uint32_t i = 0; i < rank; i++)
-        if (idx_dim(dims + 4 * i) == 0) return true;
-    for (uint32_t i = 0; i < rank; i++)
         if (!heft__mul_u64(n, idx_dim(dims + 4 * i), &n)) return false;
+    if (!heft__mul_u64(n, heft_dtype_bits(dtype) / 8, &n) || n > INT64_MAX) return false;
     *nbytes = n;
-    return n <= INT64_MAX;
+    return true;
 }
 
 /* The magic number is four bytes of little surprise: the sizes decide how sure it is. A rank of 4 or more is not whole

@@ -325,17 +325,15 @@ static heft_status npy_dict(npy_text *t) {
     return t->at == t->end ? HEFT_OK : npy_fail_syntax(t, t->at, "nothing but blanks after the dict");
 }
 
-/* A zero dim makes the size zero, whatever the others are. */
+/* The product from the left, as in every format: what opens can be written in another one. */
 static bool npy_nbytes(const npy_text *t, uint64_t *nbytes) {
-    const heft__npy *out = t->out;
+    uint64_t n = 1;
     *nbytes = 0;
-    for (uint32_t i = 0; i < out->rank; i++)
-        if (out->shape[i] == 0) return true;
-    uint64_t n = t->item_nbytes;
-    for (uint32_t i = 0; i < out->rank && n; i++)
-        if (!heft__mul_u64(n, out->shape[i], &n)) return false;
+    for (uint32_t i = 0; i < t->out->rank; i++)
+        if (!heft__mul_u64(n, t->out->shape[i], &n)) return false;
+    if (!heft__mul_u64(n, t->item_nbytes, &n) || n > INT64_MAX) return false;
     *nbytes = n;
-    return n <= INT64_MAX;
+    return true;
 }
 
 heft_status heft__npy_parse(const uint8_t *header, uint64_t header_nbytes, uint64_t size,

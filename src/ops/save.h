@@ -129,6 +129,8 @@ uint64_t heft__save_job_shareable(const heft__save_job *job);
 /* To an open target, up to the fsync and the reading back. */
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err);
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err);
+/* The text of its sidecar, when it has run (heft__json_out_free in any case). */
+heft_status heft__save_job_sidecar(const heft__save_job *job, heft__json_out *json, heft_error *err);
 
 /* ---- digests of what is there (save_digest.c) ---- */
 
@@ -136,7 +138,23 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
 heft_status heft__archive_digests(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids,
                                   uint64_t nids, const heft_read_options *options, uint8_t (*digests)[16],
                                   heft_error *err);
-/* What the metadata of the files says: known[id] where has[id] becomes true. */
-heft_status heft__digests_known(const heft_archive *archive, uint8_t (*known)[16], bool *has, heft_error *err);
+/* ---- sidecars of digests (save_sidecar.c) ---- */
+
+#define HEFT__SIDECAR_SUFFIX ".xxh3.json"
+#define HEFT__SIDECAR_ALGORITHM "xxh3-128, 4 MiB chunks"
+
+/* NAME.xxh3.json in out[size]; false: that is no file name, or too long. */
+bool heft__sidecar_name(const char *name, char *out, size_t size);
+/* Renames a finished target, a sidecar of what was there before removed first: it must not be taken for one of the new file. */
+heft_status heft__save_publish(heft__target *target, heft_error *err);
+/* The sidecar of a file of that path. */
+heft_status heft__sidecar_write(const char *path, const heft__json_out *text, const heft_save_options *options,
+                                heft_error *err);
+/* Those of all files of an archive; `options` and `save_options` are complete. */
+heft_status heft__archive_write_sidecars(const heft_archive *archive, const heft_allocator *alloc,
+                                         const heft_read_options *options, const heft_save_options *save_options,
+                                         heft_error *err);
+/* Whether the label of a source is a path that leads to that very file. */
+bool heft__sidecar_path_is(heft_source *source);
 
 #endif

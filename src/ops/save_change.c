@@ -20,7 +20,7 @@ void heft__set_change_free(heft__set_change *change) {
 
 bool heft__set_change_add(heft__set_change *change, const char *temp, const char *name, uint64_t nbytes) {
     heft__set_rename rename = {heft__arena_text(&change->arena, temp, strlen(temp)),
-                               heft__arena_text(&change->arena, name, strlen(name)), nbytes};
+                               heft__arena_text(&change->arena, name, strlen(name)), nbytes, false};
     if (!rename.temp || !rename.name ||
         !heft__grow(&change->alloc, (void **)&change->renames, &change->renames_capacity, change->nrenames, sizeof rename, 8))
         return false;

@@ -1,12 +1,8 @@
-/* ops: digests of tensors that are there, by the machinery that makes them while writing; and what they are compared with. */
+/* ops: digests of tensors that are there, by the machinery that makes them while writing. */
 #include "base/error.h"
-#include "base/json.h"
-#include "base/text.h"
 #include "ops/save.h"
 
 #include <string.h>
-
-/* ---- making ---- */
 
 typedef struct digest_job {
     heft_allocator alloc;
@@ -92,62 +88,5 @@ heft_status heft__archive_digests(const heft_archive *archive, const heft_alloca
                                     digests[i], err);
     }
     digest_job_free(&job);
-    return status;
-}
-
-/* ---- what is known ---- */
-
-static bool digest_hex(const heft__json_token *token, uint8_t out[16]) {
-    if (token->type != HEFT__JSON_STRING || token->escaped || token->len != 32) return false;
-    for (size_t i = 0; i < 32; i++) {
-        char c = token->text[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        if (digit < 0) return false;
-        out[i / 2] = (uint8_t)(i % 2 ? out[i / 2] | digit : digit << 4);
-    }
-    return true;
-}
-
-static heft_status digest_fail_metadata(const heft__listing *listing, heft_error *err) {
-    const char *path = heft_source_label(listing->source);
-    char name[300];
-    heft__escape(name, sizeof name, path, strlen(path));
-    heft__fail(err, HEFT_CORRUPT, HEFT_FAULT_BAD_METADATA,
-               "%s: its metadata heft.xxh3 is no object of names and 32 hexadecimal digits", name);
-    heft__error_file(err, path);
-    return HEFT_CORRUPT;
-}
-
-/* Digests in the metadata of one file: known[id] and has[id] of its visible tensors. */
-static heft_status digest_read(const heft_archive *archive, uint32_t file, uint8_t (*known)[16], bool *has, heft_error *err) {
-    const heft__listing *listing = archive->files[file];
-    heft_pair pair;
-    if (heft_archive_metadata_find(archive, file, "heft.xxh3", 9, &pair, NULL) != HEFT_OK) return HEFT_OK;
-    heft__json json;
-    heft__json_token key, value;
-    char *name = heft__alloc(&archive->alloc, pair.value_len + 1);
-    if (!name) return heft__fail_memory(err, pair.value_len + 1);
-    heft__json_init(&json, pair.value, pair.value_len);
-    bool ok = heft__json_next(&json, &key) == HEFT__JSON_OBJECT;
-    while (ok && heft__json_next(&json, &key) == HEFT__JSON_KEY) {
-        uint8_t digest[16];
-        size_t len = heft__json_unescape(&key, name);
-        heft__json_next(&json, &value);
-        ok = digest_hex(&value, digest);
-        uint64_t id = ok ? heft__archive_lookup(archive, name, len) : HEFT_NONE;
-        uint32_t of;
-        if (id == HEFT_NONE || (heft__archive_entry(archive, id, &of), of != file)) continue;
-        memcpy(known[id], digest, 16);
-        has[id] = true;
-    }
-    ok = ok && key.type == HEFT__JSON_OBJECT_END && heft__json_next(&json, &key) == HEFT__JSON_END;
-    heft__free(&archive->alloc, name, pair.value_len + 1);
-    return ok ? HEFT_OK : digest_fail_metadata(listing, err);
-}
-
-heft_status heft__digests_known(const heft_archive *archive, uint8_t (*known)[16], bool *has, heft_error *err) {
-    heft_status status = HEFT_OK;
-    for (uint32_t file = 0; file < archive->nfiles && status == HEFT_OK; file++)
-        status = digest_read(archive, file, known, has, err);
     return status;
 }

@@ -137,29 +137,6 @@ uint64_t heft__save_job_shareable(const heft__save_job *job) {
     return job->shares ? heft__save_shareable(job->parts, job->nparts) : 0;
 }
 
-/* FILE.xxh3.json, after FILE. */
-static heft_status save_sidecar(const heft__save_job *job, const char *path, heft_error *err) {
-    static const char suffix[] = ".xxh3.json";
-    char name[HEFT__TARGET_PATH_MAX];
-    size_t len = strlen(path);
-    if (len + sizeof suffix > sizeof name)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path is too long");
-    memcpy(name, path, len);
-    memcpy(name + len, suffix, sizeof suffix);
-    heft__json_out json;
-    heft__target target;
-    heft_status status = heft__digests_sidecar(&job->layout, &json, err);
-    heft__target_options options = {.nbytes = json.len, .overwrite = true, .no_sync = job->options.no_sync};
-    if (status == HEFT_OK) status = heft__target_open(&target, name, &options, err);
-    if (status == HEFT_OK) {
-        status = heft__target_write(&target, 0, json.text, json.len, err);
-        if (status == HEFT_OK) status = heft__target_publish(&target, err);
-        else heft__target_abort(&target);
-    }
-    heft__json_out_free(&json);
-    return status;
-}
-
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err) {
     heft__target_options options = {.nbytes = job->layout.emit.file_nbytes,
                                     .shared_nbytes = heft__save_job_shareable(job),
@@ -170,7 +147,12 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
     heft_status status = heft__target_open(&target, path, &options, err);
     if (status != HEFT_OK) return status;
     status = heft__save_job_target(job, &target, err);
-    if (status == HEFT_OK) status = heft__target_publish(&target, err);
+    if (status == HEFT_OK) status = heft__save_publish(&target, err);
     else heft__target_abort(&target);
-    return status == HEFT_OK && (job->options.digests & HEFT_DIGEST_SIDECAR) ? save_sidecar(job, path, err) : status;
+    if (status != HEFT_OK || !(job->options.digests & HEFT_DIGEST_SIDECAR)) return status;
+    heft__json_out json;
+    status = heft__save_job_sidecar(job, &json, err);
+    if (status == HEFT_OK) status = heft__sidecar_write(path, &json, &job->options, err);
+    heft__json_out_free(&json);
+    return status;
 }

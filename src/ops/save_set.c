@@ -49,6 +49,27 @@ static heft_status set_open(const heft__set_job *job, const char *name, uint64_t
     return heft__target_open_in(target, &job->folder, name ? name : own, &options, err);
 }
 
+/* The sidecar of a file that has been staged. */
+static heft_status set_stage_sidecar(heft__set_job *job, const char *name, const heft__save_job *save, heft_error *err) {
+    char own[HEFT__TARGET_NAME_MAX + 1];
+    heft__json_out json;
+    heft__target target;
+    if (name && !heft__sidecar_name(name, own, sizeof own))
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of a sidecar would be too long");
+    heft_status status = heft__save_job_sidecar(save, &json, err);
+    if (status == HEFT_OK) status = set_open(job, name ? own : NULL, json.len, &target, err);
+    if (status == HEFT_OK) {
+        status = heft__target_write(&target, 0, json.text, json.len, err);
+        status = heft__set_job_keep(job, &target, json.len, status, err);
+    }
+    if (status == HEFT_OK) {
+        job->change.renames[job->change.nrenames - 1].beside = true;
+        job->stats.file_nbytes += json.len;
+    }
+    heft__json_out_free(&json);
+    return status;
+}
+
 heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft_save_item *items, uint64_t nitems,
                                 heft_error *err) {
     heft_save_options options = job->options;
@@ -65,6 +86,7 @@ heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft
     if (status == HEFT_OK)
         status = heft__set_job_keep(job, &target, nbytes, heft__save_job_target(&save, &target, err), err);
     if (status == HEFT_OK) set_add_stats(&job->stats, &save.stats);
+    if (status == HEFT_OK && (options.digests & HEFT_DIGEST_SIDECAR)) status = set_stage_sidecar(job, name, &save, err);
     job->done_nbytes += nbytes;
     heft__save_job_free(&save);
     return status;
@@ -81,19 +103,42 @@ static heft_status set_stage_index(heft__set_job *job, const heft_layout *layout
 
 /* ---- what is there already ---- */
 
+/* Bytes of a name without the suffix of sidecars. */
+static size_t set_bare_len(const char *name, bool *beside) {
+    size_t len = strlen(name), suffix = sizeof HEFT__SIDECAR_SUFFIX - 1;
+    *beside = len > suffix && strcmp(name + len - suffix, HEFT__SIDECAR_SUFFIX) == 0;
+    return *beside ? len - suffix : len;
+}
+
 static bool set_is_new(const heft__set_job *job, const heft_layout *layout, const char *name) {
-    for (uint64_t i = 0; layout && i < layout->nfiles; i++)
-        if (strcmp(layout->files[i].name, name) == 0) return true;
+    bool beside, sidecars = job->options.digests & HEFT_DIGEST_SIDECAR;
+    size_t len = set_bare_len(name, &beside);
+    for (uint64_t i = 0; layout && (sidecars || !beside) && i < layout->nfiles; i++)
+        if (strlen(layout->files[i].name) == len && memcmp(layout->files[i].name, name, len) == 0) return true;
     return layout && layout->index && strcmp(name, job->index_name) == 0;
 }
 
 /* Whether a name is of a set with this stem. */
-static bool set_is_of_stem(const heft__set_job *job, const char *name) {
+static bool set_is_of_stem(const heft__set_job *job, const char *given) {
     heft__shard_number number;
-    size_t len = strlen(job->set.stem);
-    if (strncmp(name, job->set.stem, len) != 0) return false;
-    if (strcmp(name + len, ".safetensors") == 0 || strcmp(name, job->index_name) == 0) return true;
-    return heft__shard_number_parse(name, &number) && number.stem_len == len && !number.variant;
+    bool beside;
+    char name[HEFT__TARGET_NAME_MAX + 1];
+    size_t stem = strlen(job->set.stem), len = set_bare_len(given, &beside);
+    if (strncmp(given, job->set.stem, stem) != 0 || len < stem || len >= sizeof name) return false;
+    memcpy(name, given, len);
+    name[len] = 0;
+    if (strcmp(name + stem, ".safetensors") == 0 || strcmp(given, job->index_name) == 0) return true;
+    return heft__shard_number_parse(name, &number) && number.stem_len == stem && !number.variant;
+}
+
+/* Marks a file of an old set, and its sidecar. */
+static void set_mark(heft__directory_entry *entries, uint64_t nentries, const char *name) {
+    char beside[HEFT__TARGET_NAME_MAX + 1];
+    const heft__directory_entry *entry = heft__folder_find(entries, nentries, name);
+    if (entry) entries[entry - entries].named = true;
+    if (!heft__sidecar_name(name, beside, sizeof beside)) return;
+    entry = heft__folder_find(entries, nentries, beside);
+    if (entry) entries[entry - entries].named = true;
 }
 
 /* Shards that the old index names are old too, whatever they are called. An index that cannot be read names nothing. */
@@ -104,10 +149,7 @@ static void set_mark_indexed(const heft__set_job *job, heft__directory *director
     if (!heft__folder_find(entries, nentries, job->index_name)) return;
     if (heft__directory_source(directory, job->index_name, false, 0, &source, NULL) != HEFT_OK) return;
     if (heft__index_read(source, &job->alloc, UINT64_C(1) << 30, &index, NULL) == HEFT_OK) {
-        for (uint32_t i = 0; i < index.nshards; i++) {
-            const heft__directory_entry *entry = heft__folder_find(entries, nentries, index.shards[i]);
-            if (entry) entries[entry - entries].named = true;
-        }
+        for (uint32_t i = 0; i < index.nshards; i++) set_mark(entries, nentries, index.shards[i]);
         heft__index_free(&index);
     }
     heft_source_unref(source);
@@ -179,8 +221,6 @@ heft_status heft__set_job_begin(heft__set_job *job, const char *path, const heft
     job->path = path;
     heft_status status = heft__save_options_copy(options, &job->options, &job->alloc, err);
     if (status == HEFT_OK) status = heft__set_options_copy(set, &job->set, err);
-    if (status == HEFT_OK && (job->options.digests & HEFT_DIGEST_SIDECAR))
-        status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a sidecar is beside one file, not a set");
     if (status == HEFT_OK && job->options.format && strcmp(job->options.format, "safetensors") != 0)
         status = heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
     if (status != HEFT_OK) return status;
@@ -206,10 +246,24 @@ void heft__set_job_abort(heft__set_job *job) {
     (void)set_leave(job, HEFT_CANCELLED, NULL);
 }
 
+/* Staged files, and sidecars behind them, get the names of the layout. */
+static heft_status set_name_all(heft__set_job *job, const heft_layout *layout, heft_error *err) {
+    char beside[HEFT__TARGET_NAME_MAX + 1];
+    for (uint64_t i = 0, file = 0; i < job->change.nrenames; i++) {
+        heft__set_rename *rename = &job->change.renames[i];
+        if (!rename->beside) rename->name = layout->files[file++].name;
+        else if (!heft__sidecar_name(rename[-1].name, beside, sizeof beside))
+            return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of a sidecar would be too long");
+        else if (!(rename->name = heft__arena_text(&job->change.arena, beside, strlen(beside))))
+            return heft__fail_memory(err, HEFT_NONE);
+    }
+    return HEFT_OK;
+}
+
 heft_status heft__set_job_end(heft__set_job *job, const heft_layout *layout, heft_error *err) {
     bool any = false;
-    for (uint64_t i = 0; i < job->change.nrenames; i++) job->change.renames[i].name = layout->files[i].name;
-    heft_status status = heft__set_job_look(job, layout, &any, err);
+    heft_status status = set_name_all(job, layout, err);
+    if (status == HEFT_OK) status = heft__set_job_look(job, layout, &any, err);
     if (status == HEFT_OK && layout->index) status = set_stage_index(job, layout, err);
     if (status == HEFT_OK) status = heft__set_apply(&job->change, &job->folder, any, err);
     else heft__set_drop(&job->change, &job->folder);
@@ -312,6 +366,16 @@ static heft_status replace_layout(const heft_set_file *files, uint64_t nfiles, b
     return status;
 }
 
+/* A sidecar of the file that is replaced goes with it. */
+static heft_status replace_sidecar(heft__set_job *job, const char *name, heft_error *err) {
+    char beside[HEFT__TARGET_NAME_MAX + 1];
+    bool there = false;
+    if (!heft__sidecar_name(name, beside, sizeof beside)) return HEFT_OK;
+    heft_status status = heft__target_folder_has(&job->folder, beside, &there, err);
+    if (status == HEFT_OK && there && !heft__set_change_delete(&job->change, beside)) status = heft__fail_memory(err, HEFT_NONE);
+    return status;
+}
+
 /* One file by its own options, but for those of the whole. */
 static heft_status replace_stage(heft__set_job *job, const heft_set_file *file, heft_error *err) {
     heft_save_options whole = job->options, own;
@@ -320,15 +384,13 @@ static heft_status replace_stage(heft__set_job *job, const heft_set_file *file, 
     if (status != HEFT_OK) return status;
     if (own.format && strcmp(own.format, "safetensors") != 0)
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
-    if (own.digests & HEFT_DIGEST_SIDECAR)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a sidecar is beside one file, not a set");
     own.no_sync = whole.no_sync;
     own.progress = whole.progress;
     own.progress_ctx = whole.progress_ctx;
     job->options = own;
     status = heft__set_job_stage(job, file->name, file->items, file->nitems, err);
     job->options = whole;
-    return status;
+    return status == HEFT_OK && !(own.digests & HEFT_DIGEST_SIDECAR) ? replace_sidecar(job, file->name, err) : status;
 }
 
 static heft_status replace_run(heft__set_job *job, const heft_set_file *files, const heft_layout *layout, heft_error *err) {

@@ -9,6 +9,7 @@
 typedef struct heft__set_rename {
     const char *temp, *name;
     uint64_t nbytes; /* of the file, so that one that has been renamed can be told from an old one */
+    bool beside;     /* it is the sidecar of the one before, whose name it takes when that has one */
 } heft__set_rename;
 
 /* What a folder is to become. Texts lie in the arena. */

@@ -117,18 +117,20 @@ heft_status heft__digests_finish(heft__layout *layout, heft_error *err) {
     return status;
 }
 
-heft_status heft__digests_sidecar(const heft__layout *layout, heft__json_out *json, heft_error *err) {
-    const heft__digests *digests = &layout->digests;
-    heft__json_out_init(json, &layout->emit.alloc, 2, false);
+heft_status heft__digests_sidecar(const heft__emit *emit, const uint8_t (*tensors)[16], const char *data,
+                                  heft__json_out *json, heft_error *err) {
+    heft__json_out_init(json, &emit->alloc, 2, false);
     heft__json_out_object(json);
     heft__json_out_key(json, "algorithm", SIZE_MAX);
     heft__json_out_string(json, "xxh3-128, 4 MiB chunks", SIZE_MAX);
     heft__json_out_key(json, "file_nbytes", SIZE_MAX);
-    heft__json_out_u64(json, layout->emit.file_nbytes);
-    heft__json_out_key(json, "data_xxh3", SIZE_MAX);
-    heft__json_out_string(json, digests->data, sizeof digests->data);
+    heft__json_out_u64(json, emit->file_nbytes);
+    if (data) {
+        heft__json_out_key(json, "data_xxh3", SIZE_MAX);
+        heft__json_out_string(json, data, 32);
+    }
     heft__json_out_key(json, "tensors", SIZE_MAX);
-    bool ok = heft__digests_object(&layout->emit, (const uint8_t(*)[16])digests->tensors, json);
+    bool ok = heft__digests_object(emit, tensors, json);
     heft__json_out_object_end(json);
     return ok && !json->failed ? HEFT_OK : heft__fail_memory(err, HEFT_NONE);
 }

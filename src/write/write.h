@@ -69,8 +69,10 @@ bool heft__digests_object(const heft__emit *emit, const uint8_t (*values)[16], h
 /* The digest of all data from those of n tensors. */
 heft_status heft__digests_of_all(const heft_allocator *alloc, const uint8_t (*digests)[16], uint64_t n, uint8_t out[16],
                                  heft_error *err);
-/* The text of the sidecar file (heft__json_out_free in any case). */
-heft_status heft__digests_sidecar(const heft__layout *layout, heft__json_out *json, heft_error *err);
+/* The text of the sidecar of a file (heft__json_out_free in any case): entries of `emit` that are no fillers, with the digests of
+ * all entries; `data` is text, NULL: not known. */
+heft_status heft__digests_sidecar(const heft__emit *emit, const uint8_t (*tensors)[16], const char *data,
+                                  heft__json_out *json, heft_error *err);
 void heft__digests_free(heft__layout *layout);
 
 /* ---- sets (shards.c) ---- */

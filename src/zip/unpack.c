@@ -184,52 +184,6 @@ heft_status heft__unpack_source(heft_source *file, const heft__packed *packed, u
     return HEFT_OK;
 }
 
-/* ---- checksums of all members ------------------------------------------------------------------------------------ */
-
-static heft_status unpack_verify_stored(heft__zip *zip, const heft__zip_member *member, uint8_t *block, size_t most,
-                                        uint32_t *crc, heft_error *err) {
-    for (uint64_t at = 0; at < member->nbytes;) {
-        size_t n = member->nbytes - at < most ? (size_t)(member->nbytes - at) : most;
-        heft_status status = heft_source_read(zip->source, member->data + at, n, block, err);
-        if (status) return status;
-        *crc = heft__crc32(*crc, block, n);
-        at += n;
-    }
-    return HEFT_OK;
-}
-
-heft_status heft__zip_verify(heft__zip *zip, heft_error *err) {
-    enum { BLOCK = 1 << 20 };
-    uint8_t *block = heft__alloc(&zip->alloc, BLOCK);
-    unpack_state s = {.alloc = zip->alloc, .file = zip->source};
-    heft_status status = block ? HEFT_OK : heft__fail_memory(err, BLOCK);
-    for (uint64_t i = 0; i < zip->nmembers && !status; i++) {
-        heft__zip_member *m = &zip->members[i];
-        uint32_t crc = 0;
-        status = heft__zip_check_method(m, err);
-        if (!status) status = heft__zip_locate(zip, m, err);
-        if (status) break;
-        if (m->method == HEFT__ZIP_STORED) {
-            status = unpack_verify_stored(zip, m, block, BLOCK, &crc, err);
-            if (!status && crc != m->crc32) {
-                status = heft__zip_fail(err, HEFT_CORRUPT, HEFT_FAULT_CHECKSUM, m,
-                                        "its bytes have the checksum %08x, the directory says %08x", (unsigned)crc,
-                                        (unsigned)m->crc32);
-            }
-            continue;
-        }
-        const heft__packed packed = {
-            .data = m->data, .packed_nbytes = m->packed_nbytes, .decoded_nbytes = m->nbytes, .crc32 = m->crc32};
-        uint8_t *data;
-        int code = unpack_decode(&s, &packed, &data);
-        heft__free(&zip->alloc, data, m->nbytes);
-        if (code == -ENOMEM)
-            status = heft__fail_memory(err, m->nbytes);
-        else if (code == -EBADMSG)
-            status = heft__zip_fail(err, HEFT_CORRUPT, HEFT_FAULT_CHECKSUM, m, "its compressed data is damaged");
-        else if (code)
-            status = heft__fail_errno(err, -code, heft_source_label(zip->source), "reading");
-    }
-    heft__free(&zip->alloc, block, BLOCK);
-    return status;
+heft_source *heft__unpack_file(heft_source *source) {
+    return source->ops == &unpack_ops ? ((const unpack_state *)source->release_ctx)->file : source;
 }

@@ -84,8 +84,22 @@ typedef struct heft__packed {
 heft_status heft__unpack_source(heft_source *file, const heft__packed *packed, uint64_t n, const heft_allocator *alloc,
                                 heft_source **out, heft_error *err);
 
-/* Reads all members, decoded, and compares each with its checksum: CORRUPT, CHECKSUM names the first that differs. */
-heft_status heft__zip_verify(heft__zip *zip, heft_error *err);
+/* The file behind such a source; of any other source itself. */
+heft_source *heft__unpack_file(heft_source *source);
+
+/* ---- checksums of members (zip_verify.c) ---- */
+
+typedef struct heft__zip_check {
+    uint64_t member; /* number; it has been located */
+    uint32_t found;  /* the checksum of its decoded bytes */
+    bool damaged;    /* its compressed data cannot be decoded: there is nothing in `found` */
+} heft__zip_check;
+
+/* Decodes members and makes the checksums of what comes out, by several threads (`workers` 0: as many as are usual), stored ones
+ * in pieces. A damaged member is no failure. IO, OUT_OF_MEMORY, CANCELLED. */
+heft_status heft__zip_verify(heft__zip *zip, heft__zip_check *checks, uint64_t nchecks, uint32_t workers,
+                             int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes), void *progress_ctx,
+                             heft_error *err);
 
 /* ---- writing: stored members (zip_write.c). Of a member name, name_len, nbytes, local and crc32 count. ---- */
 

@@ -387,12 +387,12 @@ def test_verifying():
 
     def verify(archive, ids=None):
         count = len(archive) if ids is None else len(ids)
-        verdicts = (ctypes.c_uint32 * max(count, 1))()
+        verdicts = (heftlib.structs["heft_verified"] * max(count, 1))()
         array = None if ids is None else (ctypes.c_uint64 * max(count, 1))(*ids)
         try:
-            heftlib.call("heft_archive_verify", archive.handle, array, count, None, verdicts)
+            heftlib.call("heft_archive_verify", archive.handle, array, count, None, verdicts, None)
         finally:
-            found.append(list(verdicts)[:count])
+            found.append([one.verdict for one in verdicts][:count])
 
     found = []
     rng = numpy.random.default_rng(4)
@@ -436,6 +436,24 @@ def test_verifying():
                 raise AssertionError("swapped tensors pass")
             except HeftError as error:
                 assert error.status == "mismatch" and error.more == 1
+        del tensors["d"]
+        for keys in (2, 3):  # by the digest of all data: alone, and of a tensor that is gone although each is good
+            save(path, tensors, digests=keys, overwrite=True)
+            with Archive(path) as archive:
+                verify(archive)
+                assert found[-1] == [1] * 3
+                stored = archive.metadata()
+            save(path, {"a": tensors["a"], "b": tensors["b"]}, stored, overwrite=True)
+            with Archive(path) as archive:
+                try:
+                    verify(archive)
+                    raise AssertionError("a tensor is missing and nobody notices")
+                except HeftError as error:
+                    assert error.status == "mismatch" and "all" in error.message
+                assert found[-1] == [2 if keys == 2 else 1] * 2
+                if keys == 3:
+                    verify(archive, [0])
+                    assert found[-1] == [1]
         for text, status in (("{}", "not-found"), ("[]", "corrupt"), ('{"a":"12"}', "corrupt"), ('{"a":1}', "corrupt"), ("{", "corrupt"),
                              ('{"zz":"' + "0" * 32 + '"}', "not-found"), (None, "not-found")):
             save(path, tensors, None if text is None else {"heft.xxh3": text}, overwrite=True, no_sync=True)

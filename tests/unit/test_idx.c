@@ -82,7 +82,10 @@ static void impossible_sizes(void **state) {
     memset(file + 4, 0xFF, sizeof file - 4);
     assert_int_equal(scan(file, sizeof file, NULL, &err), HEFT_CORRUPT);
     assert_int_equal(err.fault, HEFT_FAULT_SHAPE_OVERFLOW);
-    memset(file + 100, 0, 4); /* a zero dim makes all of it nothing */
+    memset(file + 100, 0, 4); /* a zero dim too late: no other format could hold it */
+    assert_int_equal(scan(file, sizeof file, NULL, &err), HEFT_CORRUPT);
+    assert_int_equal(err.fault, HEFT_FAULT_SHAPE_OVERFLOW);
+    memset(file + 4, 0, 4); /* in time it makes all of it nothing */
     assert_int_equal(scan(file, sizeof file, NULL, &err), HEFT_OK);
     file[3] = 65; /* more dims than NumPy has */
     assert_int_not_equal(scan(file, sizeof file, NULL, &err), HEFT_OK);

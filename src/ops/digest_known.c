@@ -1,0 +1,192 @@
+/* ops: digests to compare with: in the metadata of files, and in sidecars beside them. All of it may be anybody's text. */
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "ops/digest_verify.h"
+
+#include <string.h>
+
+#define KNOWN_SIDECAR_MOST (UINT64_C(1) << 30)
+
+static const char known_bad_sidecar[] = "it is no sidecar of digests as heft writes it";
+
+typedef struct known_text {
+    heft__known *known;
+    const heft_archive *archive;
+    uint32_t file;
+    heft_verified_by by;
+    char *name; /* room for the longest */
+} known_text;
+
+static bool known_digits(const char *text, size_t len, uint8_t out[16]) {
+    for (size_t i = 0; i < 32 && len == 32; i++) {
+        char c = text[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) return false;
+        out[i / 2] = (uint8_t)(i % 2 ? out[i / 2] | digit : digit << 4);
+    }
+    return len == 32;
+}
+
+static bool known_digest(const heft__json_token *token, uint8_t out[16]) {
+    return token->type == HEFT__JSON_STRING && !token->escaped && known_digits(token->text, token->len, out);
+}
+
+/* Members of an object of names and digests, up to its end. Names that are none of the file's say nothing. */
+static bool known_tensors(const known_text *text, heft__json *json) {
+    heft__json_token key, value;
+    uint32_t of;
+    while (heft__json_next(json, &key) == HEFT__JSON_KEY) {
+        uint8_t digest[16];
+        size_t len = heft__json_unescape(&key, text->name);
+        heft__json_next(json, &value);
+        if (!known_digest(&value, digest)) return false;
+        uint64_t id = heft__archive_lookup(text->archive, text->name, len);
+        if (id == HEFT_NONE || (heft__archive_entry(text->archive, id, &of), of != text->file)) continue;
+        if (text->known->by[id]) continue;
+        memcpy(text->known->digests[id], digest, 16);
+        text->known->by[id] = (uint8_t)text->by;
+    }
+    return key.type == HEFT__JSON_OBJECT_END;
+}
+
+static void known_data(const known_text *text, const uint8_t digest[16]) {
+    heft_verified_file *file = &text->known->files[text->file];
+    if (file->by) return;
+    memcpy(file->expected, digest, 16);
+    file->by = text->by;
+}
+
+static heft_status known_fail(heft_error *err, heft_fault fault, const char *path, const char *why) {
+    char name[300];
+    heft__escape(name, sizeof name, path, strlen(path));
+    heft__fail(err, HEFT_CORRUPT, fault, "%s: %s", name, why);
+    heft__error_file(err, path);
+    return HEFT_CORRUPT;
+}
+
+/* ---- metadata ---- */
+
+static heft_status known_metadata(known_text *text, heft_error *err) {
+    const char *path = heft_source_label(text->archive->files[text->file]->source);
+    const heft_allocator *alloc = &text->known->alloc;
+    heft_pair pair;
+    uint8_t digest[16];
+    text->by = HEFT_VERIFIED_BY_METADATA;
+    if (heft_archive_metadata_find(text->archive, text->file, "heft.data_xxh3", 14, &pair, NULL) == HEFT_OK) {
+        if (!known_digits(pair.value, pair.value_len, digest))
+            return known_fail(err, HEFT_FAULT_BAD_METADATA, path,
+                              "its metadata heft.data_xxh3 is not 32 hexadecimal digits");
+        known_data(text, digest);
+    }
+    if (heft_archive_metadata_find(text->archive, text->file, "heft.xxh3", 9, &pair, NULL) != HEFT_OK) return HEFT_OK;
+    heft__json json;
+    heft__json_token token;
+    text->name = heft__alloc(alloc, pair.value_len + 1);
+    if (!text->name) return heft__fail_memory(err, pair.value_len + 1);
+    heft__json_init(&json, pair.value, pair.value_len);
+    bool ok = heft__json_next(&json, &token) == HEFT__JSON_OBJECT && known_tensors(text, &json) &&
+              heft__json_next(&json, &token) == HEFT__JSON_END;
+    heft__free(alloc, text->name, pair.value_len + 1);
+    return ok ? HEFT_OK
+              : known_fail(err, HEFT_FAULT_BAD_METADATA, path,
+                           "its metadata heft.xxh3 is no object of names and 32 hexadecimal digits");
+}
+
+/* ---- sidecars ---- */
+
+/* NULL, or what is wrong. */
+static const char *known_sidecar(const known_text *text, const char *data, size_t nbytes) {
+    heft_verified_file *file = &text->known->files[text->file];
+    heft__json json;
+    heft__json_token key, value;
+    bool algorithm = false, tensors = false;
+    heft__json_init(&json, data, nbytes);
+    if (heft__json_next(&json, &key) != HEFT__JSON_OBJECT) return known_bad_sidecar;
+    while (heft__json_next(&json, &key) == HEFT__JSON_KEY) {
+        uint8_t digest[16];
+        heft__json_next(&json, &value);
+        if (heft__json_equals(&key, "algorithm", 9)) {
+            if (value.type != HEFT__JSON_STRING) return known_bad_sidecar;
+            if (!heft__json_equals(&value, HEFT__SIDECAR_ALGORITHM, sizeof HEFT__SIDECAR_ALGORITHM - 1))
+                return "its digests are of an algorithm that this version does not know";
+            algorithm = true;
+        } else if (heft__json_equals(&key, "file_nbytes", 11)) {
+            if (value.type != HEFT__JSON_NUMBER || !heft__json_u64(&value, &file->sidecar_nbytes)) return known_bad_sidecar;
+        } else if (heft__json_equals(&key, "data_xxh3", 9)) {
+            if (!known_digest(&value, digest)) return known_bad_sidecar;
+            known_data(text, digest);
+        } else if (heft__json_equals(&key, "tensors", 7)) {
+            if (value.type != HEFT__JSON_OBJECT || tensors || !known_tensors(text, &json)) return known_bad_sidecar;
+            tensors = true;
+        } else if (!heft__json_skip(&json, &value)) {
+            return known_bad_sidecar;
+        }
+    }
+    if (key.type != HEFT__JSON_OBJECT_END || heft__json_next(&json, &key) != HEFT__JSON_END) return known_bad_sidecar;
+    return algorithm && tensors ? NULL : known_bad_sidecar;
+}
+
+static heft_status known_read(known_text *text, heft_source *source, heft_error *err) {
+    const heft_allocator *alloc = &text->known->alloc;
+    uint64_t nbytes = heft_source_size(source);
+    if (nbytes > KNOWN_SIDECAR_MOST) return known_fail(err, HEFT_FAULT_CALL, heft_source_label(source), "it is larger than 1 GiB");
+    char *data = heft__alloc(alloc, nbytes);
+    text->name = heft__alloc(alloc, nbytes + 1);
+    heft_status status = data && text->name ? heft_source_read(source, 0, nbytes, data, err) : heft__fail_memory(err, nbytes);
+    const char *why = NULL;
+    if (status == HEFT_OK)
+        why = heft__utf8_check(data, (size_t)nbytes) < nbytes ? known_bad_sidecar : known_sidecar(text, data, (size_t)nbytes);
+    if (why) status = known_fail(err, HEFT_FAULT_CALL, heft_source_label(source), why);
+    heft__free(alloc, data, nbytes);
+    heft__free(alloc, text->name, nbytes + 1);
+    return status;
+}
+
+/* The sidecar of a file, if there is one. */
+static heft_status known_beside(known_text *text, heft_error *err) {
+    const heft__listing *listing = text->archive->files[text->file];
+    heft_verified_file *file = &text->known->files[text->file];
+    char path[HEFT__TARGET_PATH_MAX];
+    heft_error local;
+    heft_source *source;
+    if (!heft__sidecar_name(heft_source_label(listing->source), path, sizeof path)) return HEFT_OK;
+    heft_status status = heft_source_open_file(path, &source, &local);
+    if (status != HEFT_OK) {
+        if (status == HEFT_NOT_FOUND || !heft__sidecar_path_is(listing->source)) return HEFT_OK;
+        if (err) *err = local;
+        return status;
+    }
+    text->by = HEFT_VERIFIED_BY_SIDECAR;
+    if (heft__sidecar_path_is(listing->source)) status = known_read(text, source, err);
+    file->resized = file->sidecar_nbytes != HEFT_NONE && file->sidecar_nbytes != heft__listing_file_nbytes(listing);
+    heft_source_unref(source);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+heft_status heft__known_make(heft__known *known, const heft_archive *archive, const bool *wanted,
+                             const heft_allocator *alloc, heft_error *err) {
+    *known = (heft__known){.alloc = *alloc, .ntensors = archive->ntensors, .nfiles = archive->nfiles};
+    known->digests = heft__alloc(alloc, known->ntensors * sizeof *known->digests);
+    known->by = heft__alloc_zero(alloc, known->ntensors);
+    known->files = heft__alloc_zero(alloc, known->nfiles * sizeof *known->files);
+    if (!known->digests || !known->by || !known->files) return heft__fail_memory(err, known->ntensors * 17);
+    heft_status status = HEFT_OK;
+    for (uint32_t i = 0; i < archive->nfiles; i++) known->files[i].sidecar_nbytes = HEFT_NONE;
+    for (uint32_t i = 0; i < archive->nfiles && status == HEFT_OK; i++) {
+        known_text text = {.known = known, .archive = archive, .file = i};
+        if (wanted && !wanted[i]) continue;
+        status = known_metadata(&text, err);
+        if (status == HEFT_OK) status = known_beside(&text, err);
+    }
+    return status;
+}
+
+void heft__known_free(heft__known *known) {
+    heft__free(&known->alloc, known->digests, known->ntensors * sizeof *known->digests);
+    heft__free(&known->alloc, known->by, known->ntensors);
+    heft__free(&known->alloc, known->files, known->nfiles * sizeof *known->files);
+}

@@ -1,0 +1,32 @@
+/* ops: verifying tensors that are there: what is known of them, and what is found. */
+#ifndef HEFT_OPS_DIGEST_VERIFY_H
+#define HEFT_OPS_DIGEST_VERIFY_H
+
+#include "ops/save.h"
+
+/* What files, their metadata and their sidecars say. */
+typedef struct heft__known {
+    heft_allocator alloc;
+    uint64_t ntensors;
+    uint32_t nfiles;
+    uint8_t (*digests)[16];    /* by id, where `by` is not NOTHING */
+    uint8_t *by;               /* heft_verified_by */
+    heft_verified_file *files; /* `by`, `expected`, sidecar_nbytes, resized */
+} heft__known;
+
+/* Of all tensors of the files with wanted[file] (NULL: of all files). CORRUPT, with the file and what is wrong; OUT_OF_MEMORY, IO
+ * of sidecars that are there. Free in any case. */
+heft_status heft__known_make(heft__known *known, const heft_archive *archive, const bool *wanted,
+                             const heft_allocator *alloc, heft_error *err);
+void heft__known_free(heft__known *known);
+
+/* Verifies as heft_archive_verify does; `options` complete, ids NULL: all. */
+heft_status heft__archive_verify(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids, uint64_t nids,
+                                 const heft_read_options *options, heft_verified *tensors, heft_verified_file *files,
+                                 heft_error *err);
+
+/* The CRC-32 of members of npz files: tensors[i] of ids[i] becomes BY_CRC32, where its file is one. (digest_zip.c) */
+heft_status heft__verify_members(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids, uint64_t nids,
+                                 const heft_read_options *options, heft_verified *tensors, heft_error *err);
+
+#endif

@@ -1,0 +1,126 @@
+/* ops: sidecars of digests: where they lie, how they are written, and when an old one goes. */
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/save.h"
+#include "zip/zip.h"
+
+#include <string.h>
+
+bool heft__sidecar_name(const char *name, char *out, size_t size) {
+    size_t len = strlen(name), suffix = sizeof HEFT__SIDECAR_SUFFIX;
+    if (len == 0 || len + suffix > size) return false;
+    memcpy(out, name, len);
+    memcpy(out + len, HEFT__SIDECAR_SUFFIX, suffix);
+    return true;
+}
+
+heft_status heft__save_publish(heft__target *target, heft_error *err) {
+    char name[HEFT__TARGET_NAME_MAX + 1];
+    bool there = false;
+    heft_status status = HEFT_OK;
+    if (heft__sidecar_name(target->name, name, sizeof name))
+        status = heft__target_folder_has(&target->folder, name, &there, err);
+    if (status == HEFT_OK && there) status = heft__target_folder_unlink(&target->folder, name, err);
+    if (status == HEFT_OK) return heft__target_publish(target, err);
+    heft__target_abort(target);
+    return status;
+}
+
+heft_status heft__save_job_sidecar(const heft__save_job *job, heft__json_out *json, heft_error *err) {
+    const heft__digests *digests = &job->layout.digests;
+    return heft__digests_sidecar(&job->layout.emit, (const uint8_t(*)[16])digests->tensors, digests->data, json, err);
+}
+
+heft_status heft__sidecar_write(const char *path, const heft__json_out *text, const heft_save_options *options,
+                                heft_error *err) {
+    char name[HEFT__TARGET_PATH_MAX];
+    heft__target target;
+    heft__target_options wanted = {
+        .nbytes = text->len, .links = options->symlink, .overwrite = options->overwrite, .no_sync = options->no_sync};
+    if (!heft__sidecar_name(path, name, sizeof name))
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path of the sidecar is empty or too long");
+    heft_status status = heft__target_open(&target, name, &wanted, err);
+    if (status != HEFT_OK) return status;
+    status = heft__target_write(&target, 0, text->text, text->len, err);
+    if (status == HEFT_OK) return heft__target_publish(&target, err);
+    heft__target_abort(&target);
+    return status;
+}
+
+bool heft__sidecar_path_is(heft_source *source) {
+    const heft__identity *mine = &heft__source_base(heft__unpack_file(source))->identity;
+    heft_source *other;
+    if (!mine->known || heft_source_open_file(heft_source_label(source), &other, NULL) != HEFT_OK) return false;
+    bool same = other->identity.known && other->identity.device == mine->device && other->identity.inode == mine->inode;
+    heft_source_unref(other);
+    return same;
+}
+
+/* ---- of files that are there ------------------------------------------------------------------------------------- */
+
+typedef struct sidecar_job {
+    const heft_archive *archive;
+    uint64_t next; /* id: they ascend with files */
+    uint8_t (*digests)[16]; /* by id */
+    heft__emit_entry *entries;
+    uint8_t (*own)[16]; /* of the entries */
+} sidecar_job;
+
+/* The tensors of the next file, as entries of a file that is written. */
+static uint64_t sidecar_gather(sidecar_job *job, uint32_t number) {
+    const heft_archive *archive = job->archive;
+    uint64_t n = 0;
+    for (; job->next < archive->ntensors; job->next++) {
+        uint32_t file;
+        const heft__entry *entry = heft__archive_entry(archive, job->next, &file);
+        if (file != number) break;
+        if (entry->flags & HEFT__ENTRY_FILLER) continue;
+        job->entries[n] = (heft__emit_entry){.name = entry->name, .name_len = entry->name_len};
+        memcpy(job->own[n++], job->digests[job->next], 16);
+    }
+    return n;
+}
+
+static heft_status sidecar_file(sidecar_job *job, uint32_t number, const heft_save_options *options,
+                                const heft_allocator *alloc, heft_error *err) {
+    const heft__listing *listing = job->archive->files[number];
+    heft__emit emit = {.alloc = *alloc, .entries = job->entries, .file_nbytes = heft__listing_file_nbytes(listing)};
+    char data[HEFT__DIGEST_TEXT_MOST];
+    uint8_t whole[16];
+    heft__json_out json;
+    emit.nentries = sidecar_gather(job, number);
+    heft_status status = heft__digests_of_all(alloc, (const uint8_t(*)[16])job->own, emit.nentries, whole, err);
+    if (status != HEFT_OK) return status;
+    heft__digest_text(whole, 16, data);
+    status = heft__digests_sidecar(&emit, (const uint8_t(*)[16])job->own, listing->nwithheld ? NULL : data, &json, err);
+    if (status == HEFT_OK) status = heft__sidecar_write(heft_source_label(listing->source), &json, options, err);
+    heft__json_out_free(&json);
+    return status;
+}
+
+heft_status heft__archive_write_sidecars(const heft_archive *archive, const heft_allocator *alloc,
+                                         const heft_read_options *options, const heft_save_options *save_options,
+                                         heft_error *err) {
+    uint64_t n = archive->ntensors;
+    for (uint32_t i = 0; i < archive->nfiles; i++) {
+        heft_source *source = archive->files[i]->source;
+        if (heft__sidecar_path_is(source)) continue;
+        char name[300];
+        const char *label = heft_source_label(source);
+        heft__escape(name, sizeof name, label, strlen(label));
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+                          "%s: no file of this path is open, so no sidecar can lie beside it", name);
+    }
+    sidecar_job job = {.archive = archive};
+    job.digests = heft__alloc(alloc, n * sizeof *job.digests);
+    job.entries = heft__alloc(alloc, n * sizeof *job.entries);
+    job.own = heft__alloc(alloc, n * sizeof *job.own);
+    heft_status status = job.digests && job.entries && job.own ? HEFT_OK : heft__fail_memory(err, n * sizeof *job.entries);
+    if (status == HEFT_OK) status = heft__archive_digests(archive, alloc, NULL, n, options, job.digests, err);
+    for (uint32_t i = 0; i < archive->nfiles && status == HEFT_OK; i++)
+        status = sidecar_file(&job, i, save_options, alloc, err);
+    heft__free(alloc, job.digests, n * sizeof *job.digests);
+    heft__free(alloc, job.entries, n * sizeof *job.entries);
+    heft__free(alloc, job.own, n * sizeof *job.own);
+    return status;
+}
