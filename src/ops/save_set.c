@@ -57,7 +57,7 @@ static heft_status set_stage_sidecar(heft__set_job *job, const char *name, const
     if (name && !heft__sidecar_name(name, own, sizeof own))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of a sidecar would be too long");
     heft_status status = heft__save_job_sidecar(save, &json, err);
-    if (status == HEFT_OK) status = set_open(job, name ? own : NULL, json.len, &target, err);
+    if (status == HEFT_OK) status = set_open(job, name ? own : NULL, json.len, 0, &target, err);
     if (status == HEFT_OK) {
         status = heft__target_write(&target, 0, json.text, json.len, err);
         status = heft__set_job_keep(job, &target, json.len, status, err);
