@@ -20,7 +20,7 @@ void heft__stats_table(heft_dtype dtype, double of_byte[256]);
 /* `count` elements from number `first` on as doubles; `of_byte` is of dtypes of 8 bits only. */
 void heft__stats_decode(heft_dtype dtype, const double *of_byte, const void *data, uint64_t first, uint64_t count,
                         double *out);
-/* Adds elements of a piece to a sum, and to a histogram (may be NULL). */
+/* Adds elements of a piece, fewer than 2^32, to a sum, and to a histogram (may be NULL). */
 void heft__stats_add(heft_dtype dtype, const double *of_byte, const void *data, uint64_t nelems, heft__stats_sum *sum,
                      heft_histogram *histogram);
 void heft__stats_merge(heft__stats_sum *sum, const heft__stats_sum *other);

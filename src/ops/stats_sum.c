@@ -1,10 +1,13 @@
 /* ops: the arithmetic of statistics: values to doubles, blocks of them to sums, sums to one. */
+#include "base/cpu.h"
+#include "dtype/cast.h"
+#include "dtype/sums.h"
 #include "ops/stats.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { STATS_BLOCK = 1024 };
+enum { STATS_BLOCK = 1024, STATS_NARROW = 4096, STATS_SIZES = 512 };
 
 /* The square root of a value >= 0 by Newton's method, to be independent of the mathematics library. */
 double heft__root(double value) {
@@ -163,9 +166,59 @@ void heft__histogram_add(heft_histogram *histogram, const double *values, uint64
     }
 }
 
+/* Counts of F32 by sign and exponent become those of bins. Zeros and subnormals, which have one exponent, are told apart. */
+static void stats_sizes(const float *values, uint64_t count, uint32_t sizes[2][STATS_SIZES], heft_histogram *histogram) {
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        sizes[i & 1][bits >> 23]++; /* turns, so that a count does not wait for the one before */
+        if (bits & 0x7F800000) continue;
+        double value = (double)values[i];
+        heft__histogram_add(histogram, &value, 1);
+    }
+}
+
+static void stats_bins(uint32_t sizes[2][STATS_SIZES], heft_histogram *histogram) {
+    for (uint32_t i = 0; i < STATS_SIZES; i++) {
+        uint32_t exponent = i & 255, n = sizes[0][i] + sizes[1][i];
+        if (n == 0 || exponent == 0 || exponent == 255) continue;
+        int64_t at = (int64_t)exponent - 127 - HEFT_HISTOGRAM_MIN_EXPONENT;
+        if (at < 0) at = 0;
+        if (at >= HEFT_HISTOGRAM_SIDE) at = HEFT_HISTOGRAM_SIDE - 1;
+        histogram->bins[i >= 256 ? HEFT_HISTOGRAM_SIDE - 1 - at : HEFT_HISTOGRAM_SIDE + 1 + at] += n;
+    }
+}
+
+/* What fits F32 goes through it, by the kernels of casts. False: it does not fit. */
+static bool stats_narrow(heft_dtype dtype, const uint8_t *data, uint64_t nelems, heft__stats_sum *sum,
+                         heft_histogram *histogram) {
+    const heft__dtype_info *info = &heft__dtypes[dtype];
+    heft__cast cast;
+    bool fits = info->kind == 'f' ? info->bits <= 32 : (info->kind == 'i' || info->kind == 'u') && info->bits <= 16;
+    if (!fits || info->bits < 8 || !heft__cast_find(dtype, HEFT_F32, 0, &cast)) return false;
+    heft__sum_kernel *kernel = heft__sum_find();
+    float values[STATS_NARROW];
+    uint32_t sizes[2][STATS_SIZES] = {{0}};
+    uint64_t size = info->bits / 8u, mode = heft__cpu_float_enter();
+    for (uint64_t i = 0, count; i < nelems; i += count) {
+        count = nelems - i < STATS_NARROW ? nelems - i : STATS_NARROW;
+        heft__sum block;
+        (void)heft__cast_run(&cast, data + i * size, values, (size_t)count);
+        heft__sum_block(kernel, values, (size_t)count, &block);
+        heft__stats_sum other = {block.finite, block.nans, block.infs, block.zeros,
+                                 block.min,    block.max,  block.mean, block.squares};
+        heft__stats_merge(sum, &other);
+        if (histogram) stats_sizes(values, count, sizes, histogram);
+    }
+    if (histogram) stats_bins(sizes, histogram);
+    heft__cpu_float_leave(mode);
+    return true;
+}
+
 void heft__stats_add(heft_dtype dtype, const double *of_byte, const void *data, uint64_t nelems, heft__stats_sum *sum,
                      heft_histogram *histogram) {
     double values[STATS_BLOCK];
+    if (stats_narrow(dtype, data, nelems, sum, histogram)) return;
     for (uint64_t i = 0; i < nelems; i += STATS_BLOCK) {
         uint64_t count = nelems - i < STATS_BLOCK ? nelems - i : STATS_BLOCK;
         heft__stats_decode(dtype, of_byte, data, i, count, values);
