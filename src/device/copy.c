@@ -1,5 +1,6 @@
 /* device: strided copies in memory, by bytes. The two fastest loops run in a kernel, tile by tile where one side jumps. */
 #include "device/device.h"
+#include "device/transpose.h"
 
 #include <string.h>
 
@@ -66,6 +67,18 @@ static void copy_tile(uint8_t *dst, const uint8_t *src, const copy_plane *p, siz
     else copy_any(dst, src, p, unit, 0);
 }
 
+/* A plane that is contiguous on both sides, each in its direction, and at least one tile large. The last tiles of a row or
+ * column lie over the ones before, and write the same once more. */
+static void copy_transposed(uint8_t *dst, const uint8_t *src, const copy_plane *p, size_t unit) {
+    const uint64_t side = HEFT__TRANSPOSE_SIDE / unit;
+    for (uint64_t i = 0; i < p->n; i += side)
+        for (uint64_t j = 0; j < p->m; j += side) {
+            int64_t row = (int64_t)(p->n - i < side ? p->n - side : i), column = (int64_t)(p->m - j < side ? p->m - side : j);
+            heft__transpose_tile(dst + row * p->n_dst + column * p->m_dst, p->n_dst,
+                                 src + row * p->n_src + column * p->m_src, p->m_src, unit);
+        }
+}
+
 /* A plane whose inner loop runs along the destination while its outer one runs along the source is cut into tiles, so that
  * each cache line is fetched once. */
 enum { COPY_TILE = 32, COPY_TILE_UNIT = 16 };
@@ -73,6 +86,11 @@ enum { COPY_TILE = 32, COPY_TILE_UNIT = 16 };
 static void copy_plane_run(uint8_t *dst, const uint8_t *src, const copy_plane *p, size_t unit, uint32_t swap) {
     if (p->n < 2 || p->m < 2 || unit > COPY_TILE_UNIT || p->n_src >= p->m_src) {
         copy_tile(dst, src, p, unit, swap);
+        return;
+    }
+    bool square = swap < 2 && heft__transpose_can(unit) && p->n_src == (int64_t)unit && p->m_dst == (int64_t)unit;
+    if (square && p->n >= HEFT__TRANSPOSE_SIDE / unit && p->m >= HEFT__TRANSPOSE_SIDE / unit) {
+        copy_transposed(dst, src, p, unit);
         return;
     }
     for (uint64_t i = 0; i < p->n; i += COPY_TILE)
