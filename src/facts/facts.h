@@ -104,6 +104,7 @@ typedef struct heft__facts_sys {
      * the kernel says that every page is there. */
     bool (*may_mincore)(int fd);
     bool (*thp_disabled)(void);
+    double (*seconds)(void); /* the clock of timed samples, monotonic */
 } heft__facts_sys;
 #define HEFT__MINCORE_MOST (UINT64_C(128) << 10)
 

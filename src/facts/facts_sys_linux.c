@@ -145,7 +145,7 @@ static bool facts_linux_thp_disabled(void) {
 
 const heft__facts_sys heft__facts_sys_linux = {
     facts_linux_fs_type, facts_linux_direct,      facts_linux_cachestat,    facts_linux_nowait,
-    facts_linux_mincore, facts_linux_may_mincore, facts_linux_thp_disabled,
+    facts_linux_mincore, facts_linux_may_mincore, facts_linux_thp_disabled, heft__os_seconds,
 };
 
 #endif

@@ -39,5 +39,5 @@ static bool facts_none_thp_disabled(void) {
 
 const heft__facts_sys heft__facts_sys_none = {
     facts_none_fs_type, facts_none_direct,      facts_none_cachestat,    facts_none_nowait,
-    facts_none_mincore, facts_none_may_mincore, facts_none_thp_disabled,
+    facts_none_mincore, facts_none_may_mincore, facts_none_thp_disabled, heft__os_seconds,
 };

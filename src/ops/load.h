@@ -40,6 +40,7 @@ struct heft_load_plan {
     heft_engine engine;        /* effective */
     uint64_t archive_nbytes;   /* that the archive holds */
     double filter_seconds, plan_seconds;
+    heft__read_counters sampled; /* by timed samples, until a run has told of them */
 };
 
 /* The id of kept tensor `number`; the rule that decided about a tensor. */

@@ -10,9 +10,19 @@
 /* ---- telemetry ---- */
 
 void heft__load_tell(const heft__load_work *work, heft_load_stats *out) {
+    heft_load_stats told = work->stats;
+    if (work->load) {
+        heft__read_counters *sampled = &work->load->sampled;
+        told.requested_nbytes += sampled->nbytes;
+        told.over_read_nbytes += sampled->nbytes;
+        told.requests += sampled->requests;
+        told.short_reads += sampled->short_reads;
+        told.retries += sampled->retries;
+        *sampled = (heft__read_counters){0};
+    }
     if (!out) return;
     size_t size = out->struct_size;
-    memcpy(out, &work->stats, size < sizeof *out ? size : sizeof *out);
+    memcpy(out, &told, size < sizeof *out ? size : sizeof *out);
     out->struct_size = size;
 }
 

@@ -24,7 +24,8 @@ typedef struct heft__load_work {
     uint64_t minor_faults, major_faults;
 } heft__load_work;
 
-/* Finds out by timing what the system does not tell about residency, once the load is admitted, and plans anew with it. */
+/* Finds out by timing what the system does not tell about residency, once the load is admitted, and plans anew with it. What it
+ * read is told as requested and over-read by the run that follows. */
 heft_status heft__load_sample(heft_load_plan *load, heft_error *err);
 /* Admits; unless there is a `ring`, which gives the memory, makes the weights without their data, allocates and maps; opens
  * the run. The caller has set `done` and what it wants of `run` (collect). On failure everything is given back but `stats`. */
@@ -37,7 +38,7 @@ heft_status heft__load_end(heft__load_work *work, heft_error *err);
 heft_status heft__load_publish(heft__load_work *work, heft_error *err);
 /* Frees what is left; weights too unless they were taken (set to NULL). */
 void heft__load_release(heft__load_work *work);
-/* Copies to the caller's struct, minding its struct_size; NULL does nothing. */
+/* Copies to the caller's struct, minding its struct_size, with what samples have read, which is told once; NULL: nobody asks. */
 void heft__load_tell(const heft__load_work *work, heft_load_stats *out);
 
 /* What is known of a tensor that lies at `data`. */

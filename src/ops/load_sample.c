@@ -8,10 +8,13 @@ enum { SAMPLE_READS = 4 };
 #define SAMPLE_LEAST  (UINT64_C(256) << 20) /* kept bytes of a file from which the question is worth its cost */
 #define SAMPLE_HOT    5e9                   /* bytes a second that no disk of these days delivers to one reader */
 
+/* What is read twice counts as over-read, and has its budget. */
 static bool sample_wanted(const heft_load_plan *load, uint32_t file) {
     const heft__plan_source *source = &load->plan->sources[file];
-    return source->path == HEFT_PATH_DIRECT && source->reason == HEFT_REASON_COLD_LOCAL && !load->shards[file].timed &&
-           !source->facts.residency.known && source->kept >= SAMPLE_LEAST;
+    uint64_t over = load->plan->sum.over_read_nbytes + load->sampled.nbytes + SAMPLE_READS * SAMPLE_NBYTES;
+    return over <= heft__plan_budget(load->plan) && source->path == HEFT_PATH_DIRECT &&
+           source->reason == HEFT_REASON_COLD_LOCAL && !load->shards[file].timed && !source->facts.residency.known &&
+           source->kept >= SAMPLE_LEAST;
 }
 
 /* Reads spread over the runs of a file. *seconds: what they took. */
@@ -20,15 +23,16 @@ static heft_status sample_file(heft_load_plan *load, uint32_t file, uint8_t *scr
     const heft_plan *plan = load->plan;
     const heft__plan_source *source = &plan->sources[file];
     heft_status status = HEFT_OK;
-    double started = heft__os_seconds();
+    double (*clock)(void) = heft__facts_sys_get()->seconds;
+    double started = clock();
     for (uint64_t i = 0; i < SAMPLE_READS && status == HEFT_OK; i++) {
         uint64_t at = source->kept / SAMPLE_READS * i, r = source->first_run;
         while (r + 1 < source->first_run + source->nruns && at >= plan->runs[r].kept) at -= plan->runs[r++].kept;
         uint64_t offset = plan->runs[r].offset + at, left = source->source->size - offset;
         status = heft__source_read_all(source->source, offset, left < SAMPLE_NBYTES ? left : SAMPLE_NBYTES, scratch,
-                                       NULL, err);
+                                       &load->sampled, err);
     }
-    *seconds = heft__os_seconds() - started;
+    *seconds = clock() - started;
     return status;
 }
 

@@ -184,7 +184,7 @@ class Filters(Base):
         self.assertIn("\"mtp.fc.weight\" is replaced by that of over/extra_weights.safetensors", text)
         self.refused("--overlay", "nowhere.safetensors", "over", code=3,
                      says="nowhere.safetensors: opening failed: no such file")
-        self.refused("--strict", "--preset", "atlas", "over", code=6, says="(F32 [5]) is replaced by that of")
+        self.refused("--strict", "--preset", "atlas", "over", code=5, says="(F32 [5]) is replaced by that of")
         self.heft("copy", "--overlay", "over/extra_weights.safetensors", "over", "merged.safetensors")
         listed = json.loads(self.heft("ls", "--json", "merged.safetensors").stdout)["tensors"]
         self.assertEqual({t["name"] for t in listed}, set(self.table) | set(fresh))

@@ -96,7 +96,7 @@ static int inject(void **state) {
     fake.magic = 0xEF53;
     fake.may_mincore = true;
     sys = (heft__facts_sys){fake_fs_type, fake_direct,      fake_cachestat,   fake_nowait,
-                            fake_mincore, fake_may_mincore, fake_thp_disabled};
+                            fake_mincore, fake_may_mincore, fake_thp_disabled, heft__os_seconds};
     heft__facts_sys_replace(&sys);
     return 0;
 }
