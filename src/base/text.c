@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- globs ------------------------------------------------------------------------------------------------------- */
@@ -281,4 +282,35 @@ uint32_t heft__edit_distance(const char *a, size_t a_len, const char *b, size_t 
         b_len = TEXT_DISTANCE_MAX;
     }
     return text_distance(a, a_len, b, b_len, limit);
+}
+
+/* ---- sizes ---- */
+
+const char *heft__size_text(uint64_t nbytes, char out[HEFT__SIZE_TEXT]) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned i = 0;
+    if (nbytes < 1024) {
+        snprintf(out, HEFT__SIZE_TEXT, "%llu byte%s", (unsigned long long)nbytes, nbytes == 1 ? "" : "s");
+        return out;
+    }
+    for (; nbytes >= (UINT64_C(1) << 20); nbytes >>= 10) i++;
+    snprintf(out, HEFT__SIZE_TEXT, "%llu.%llu %s", (unsigned long long)(nbytes >> 10),
+             (unsigned long long)((nbytes & 1023) * 10 >> 10), units[i]);
+    return out;
+}
+
+const char *heft__size_exact(uint64_t nbytes, char out[HEFT__SIZE_TEXT]) {
+    char digits[24];
+    size_t n = (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)nbytes), at;
+    heft__size_text(nbytes, out);
+    if (nbytes < 1024) return out;
+    at = strlen(out);
+    out[at++] = ' ';
+    out[at++] = '(';
+    for (size_t i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    snprintf(out + at, HEFT__SIZE_TEXT - at, " bytes)");
+    return out;
 }

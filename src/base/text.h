@@ -31,6 +31,14 @@ size_t heft__escape(char *dst, size_t size, const char *text, size_t len);
 /* Bytes that the whole escaped text needs without the NUL. */
 size_t heft__escape_length(const char *text, size_t len);
 
+/* ---- sizes ---- */
+
+enum { HEFT__SIZE_TEXT = 64 };
+/* "1.9 GiB", rounded down to a tenth; "17 bytes". Returns out. */
+const char *heft__size_text(uint64_t nbytes, char out[HEFT__SIZE_TEXT]);
+/* "12.2 GiB (13,204,889,600 bytes)". Returns out. */
+const char *heft__size_exact(uint64_t nbytes, char out[HEFT__SIZE_TEXT]);
+
 /* ---- similarity ---- */
 
 /* Edit distance (insert, delete, replace, swap neighbours), exact up to `limit` (at most 512), else limit + 1. What is left

@@ -14,7 +14,17 @@ static const heft_allocator *engine_scratch_alloc(const heft__engine *engine) {
     return engine->job->scratch_alloc ? engine->job->scratch_alloc : &engine->job->alloc;
 }
 
+/* Pages that a direct read fills must not become shared with a child by a fork meanwhile: what is read then could land in the
+ * child's copy. */
+static void engine_inherit(const heft__engine *engine, bool inherit) {
+    uint64_t page = heft__os_page_size(), nbytes = engine->nslots * engine->slot_nbytes;
+    uint64_t skip = (page - (uintptr_t)engine->slots % page) % page;
+    if (!engine->memory || nbytes < skip + page) return;
+    heft__os_pages_inherit(engine->slots + skip, (size_t)((nbytes - skip) / page * page), inherit);
+}
+
 static void engine_free(heft__engine *engine) {
+    engine_inherit(engine, true);
     heft__lanes_free(&engine->lanes);
     heft__free(engine_scratch_alloc(engine), engine->memory, engine->memory_nbytes);
     heft__free(&engine->job->alloc, engine->workers, engine->tables_nbytes);
@@ -32,6 +42,7 @@ static bool engine_slots(heft__engine *engine) {
     engine->memory = heft__alloc(engine_scratch_alloc(engine), *all);
     if (!engine->memory) return false;
     engine->slots = (uint8_t *)engine->memory + (ENGINE_ALIGN - (uintptr_t)engine->memory % ENGINE_ALIGN) % ENGINE_ALIGN;
+    engine_inherit(engine, false);
     return true;
 }
 

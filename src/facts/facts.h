@@ -37,6 +37,7 @@ typedef struct heft__residency {
     uint64_t asked_nbytes;    /* of the extents; gaps below 64 KiB between them are counted in */
     uint64_t resident_nbytes; /* of them in the page cache; 0 if not known */
     bool known;               /* false: nothing answered, or nothing was asked */
+    bool exact;               /* every page was asked about */
     bool dirty;               /* some page waits to be written, or is being written; only CACHESTAT can tell */
 } heft__residency;
 

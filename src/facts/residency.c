@@ -157,6 +157,7 @@ void heft__residency_ask(const heft__facts_sys *sys, const heft_source *source, 
     uint64_t window = RESIDENCY_WALK / RESIDENCY_CALLS;
     int code = exact ? residency_exact(sys, walk, out)
                      : residency_spread(sys, walk, residency_cachestat, RESIDENCY_CALLS, window, out);
+    out->exact = exact && code == 0;
     if (code == 0) return;
     residency_begin(out, HEFT__RESIDENCY_NOWAIT);
     if (residency_spread(sys, walk, residency_nowait, RESIDENCY_SAMPLES, 1, out) == 0) return;

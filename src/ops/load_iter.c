@@ -135,10 +135,10 @@ void heft_load_iter_release(heft_load_iter *iter, const heft_loaded *item) {
 }
 
 static heft_status iter_fail_full(heft_load_iter *iter, heft_error *err) {
+    char ring[HEFT__SIZE_TEXT], used[HEFT__SIZE_TEXT];
     heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
-               "the ring of %llu bytes has no room for the next tensor: %llu bytes are held by tensors that were not "
-               "released",
-               (unsigned long long)iter->ring.nbytes, (unsigned long long)iter->ring.used);
+               "the ring of %s has no room for the next tensor: %s are held by tensors that were not released",
+               heft__size_exact(iter->ring.nbytes, ring), heft__size_exact(iter->ring.used, used));
     heft__error_at(err, HEFT_NONE, iter->ring.nbytes, iter->ring.used);
     return HEFT_LIMIT;
 }
@@ -155,8 +155,9 @@ static heft_status iter_check_ring(const heft_load_iter *iter, uint64_t ring_nby
         }
     if (!largest || largest->nbytes <= ring_nbytes) return HEFT_OK;
     const heft__plan_item *item = &plan->items[plan->runs[iter->arena_run[which]].first_item];
-    heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the ring has %llu bytes and the largest tensor needs %llu",
-               (unsigned long long)ring_nbytes, (unsigned long long)largest->nbytes);
+    char ring[HEFT__SIZE_TEXT], needed[HEFT__SIZE_TEXT];
+    heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the ring has %s and the largest tensor needs %s",
+               heft__size_exact(ring_nbytes, ring), heft__size_exact(largest->nbytes, needed));
     heft__error_at(err, HEFT_NONE, ring_nbytes, largest->nbytes);
     heft__error_name(err, iter->load->archive, item->id);
     return HEFT_LIMIT;

@@ -2,6 +2,7 @@
 #include "ops/load_run.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "device/device.h"
 #include "source/source_advise.h"
 
@@ -66,9 +67,10 @@ static heft_status load_run_look(heft__load_work *work, uint32_t file, heft_erro
     if (atomic_fetch_sub(&work->left[file], 1) != 1 || atomic_fetch_sub(&work->files_left, 1) == 1) return HEFT_OK;
     heft__facts_memory(o->free_nbytes ? o->free_nbytes : HEFT_NONE, 0, &have);
     if (have.nbytes == HEFT_NONE || have.nbytes >= o->reserve_nbytes) return HEFT_OK;
+    char left[HEFT__SIZE_TEXT], reserve[HEFT__SIZE_TEXT];
     heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
-               "%llu bytes of memory are left (%s) while loading, and %llu are to stay free",
-               (unsigned long long)have.nbytes, have.origin, (unsigned long long)o->reserve_nbytes);
+               "%s of memory are left (%s) while loading, and %s are to stay free", heft__size_exact(have.nbytes, left),
+               have.origin, heft__size_exact(o->reserve_nbytes, reserve));
     heft__error_at(err, HEFT_NONE, o->reserve_nbytes, have.nbytes);
     heft__error_file(err, work->plan->sources[file].source->label);
     return HEFT_LIMIT;

@@ -2,6 +2,7 @@
 #include "ops/load.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/load_run.h"
 #include "source/source_advise.h"
 
@@ -38,7 +39,8 @@ static heft_status warm_add_extent(warm_job *job, uint32_t file, heft__extent ex
     return HEFT_OK;
 }
 
-/* A file that is in memory already, or that has no pages, is left alone. */
+/* A file that is in memory already, or that has no pages, is left alone. A large one of which only samples were asked is looked at
+ * block by block, unless reads that may not wait are all there is to ask with. */
 static heft_status warm_add_file(warm_job *job, uint32_t file, heft_error *err) {
     heft_load_plan *load = job->load;
     heft_source *source = load->archive->files[file]->source;
@@ -50,8 +52,10 @@ static heft_status warm_add_file(warm_job *job, uint32_t file, heft_error *err) 
     if (status != HEFT_OK) return status;
     heft__source_facts facts;
     heft__facts_source(source, extents, n, &facts);
+    const heft__residency *residency = &facts.residency;
+    bool sure = residency->exact || residency->step == HEFT__RESIDENCY_NOWAIT;
     bool there = facts.fs_class == HEFT__FS_MEMORY ||
-                 (facts.residency.known && facts.residency.resident_nbytes >= facts.residency.asked_nbytes);
+                 (residency->known && sure && residency->resident_nbytes >= residency->asked_nbytes);
     for (uint64_t i = 0; i < n && !there && status == HEFT_OK; i++)
         status = warm_add_extent(job, file, extents[i], err);
     heft__free(&load->alloc, extents, n * sizeof *extents);
@@ -83,10 +87,11 @@ static bool warm_step(const void *ctx, heft__task *task, heft_status *status, he
         return false;
     uint64_t before = atomic_fetch_add(&job->brought, extent.nbytes);
     if (job->budget != HEFT_NONE && (before > job->budget || extent.nbytes > job->budget - before)) {
+        char done[HEFT__SIZE_TEXT];
         *status = heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
-                             "warming stops after %llu bytes, since more would take the memory that is to stay free; a "
+                             "warming stops after %s, since more would take the memory that is to stay free; a "
                              "filter or more ranks want less",
-                             (unsigned long long)before);
+                             heft__size_exact(before, done));
         heft__error_at(err, extent.offset, job->budget, job->total);
         heft__error_file(err, source->label);
         return false;

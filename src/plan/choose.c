@@ -77,10 +77,13 @@ static heft_status choose_map(heft_plan *plan, heft__plan_source *source, heft_e
         if (item->nest != HEFT__PLAN_NONE) {
             uint32_t file;
             const heft__entry *entry = heft__archive_entry(source->archive, item->id, &file);
-            choose_refuse(source, "map",
-                          plan->nests[item->nest].swap ? "a tensor needs its bytes swapped"
-                                                       : "a part of a tensor is wanted that is not in one piece",
-                          err);
+            char name[260], why[340];
+            heft__escape(name, sizeof name, entry->name, entry->name_len);
+            snprintf(why, sizeof why,
+                     plan->nests[item->nest].swap ? "tensor \"%s\" needs its bytes swapped"
+                                                  : "of tensor \"%s\" a part is wanted that is not in one piece",
+                     name);
+            choose_refuse(source, "map", why, err);
             heft__error_tensor(err, entry->name, entry->name_len);
             return HEFT_UNSUPPORTED;
         }
@@ -308,25 +311,12 @@ static unsigned choose_percent(const heft__residency *residency) {
     return asked ? (unsigned)(resident * 100 / asked) : 0;
 }
 
-/* "1.9 GiB": rounded down to a tenth. */
-static void choose_size(uint64_t nbytes, char out[24]) {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    unsigned i = 0;
-    if (nbytes < 1024) {
-        snprintf(out, 24, "%llu bytes", (unsigned long long)nbytes);
-        return;
-    }
-    for (; nbytes >= (UINT64_C(1) << 20); nbytes >>= 10) i++;
-    snprintf(out, 24, "%llu.%llu %s", (unsigned long long)(nbytes >> 10),
-             (unsigned long long)((nbytes & 1023) * 10 >> 10), units[i]);
-}
-
 void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t size) {
     const heft__plan_source *source = &plan->sources[number];
     const heft__source_facts *facts = &source->facts;
     unsigned percent = choose_percent(&facts->residency);
-    char wanted[24];
-    choose_size(source->kept, wanted);
+    char wanted[HEFT__SIZE_TEXT];
+    heft__size_text(source->kept, wanted);
     static const char *const texts[HEFT_REASON_COUNT] = {
         [HEFT_REASON_NOTHING] = "nothing of this file is wanted",
         [HEFT_REASON_SOURCE] = "no file stands behind it: its own read function is called",
@@ -355,7 +345,11 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
         snprintf(out, size, "it is wanted in %llu pieces; direct reads are for up to %llu",
                  (unsigned long long)source->pieces, (unsigned long long)plan->cap);
     else if (facts->residency.known)
-        snprintf(out, size, "only %u %% of the %s wanted are in the page cache, and the disk is local", percent, wanted);
+        snprintf(out, size,
+                 "only %u %% of the %s wanted are in the page cache (80 %% would make it buffered), and the disk is local",
+                 percent, wanted);
     else
-        snprintf(out, size, "whether the %s wanted are in the page cache is not known, and the disk is local", wanted);
+        snprintf(out, size,
+                 "whether the %s wanted are in the page cache is not known, and the disk is local: as if they were not",
+                 wanted);
 }

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,16 +92,22 @@ static void footprint_multiplier(double multiplier, char out[32]) {
 
 static heft_status footprint_refuse(const heft_footprint *f, uint64_t reserve, const char *against, uint64_t there,
                                     uint64_t needed, heft_error *err) {
-    char multiplier[32];
+    enum { NEEDED, THERE, KEPT, ESTIMATE, PEAK, MAPPED, RESERVE, SIZES };
+    char multiplier[32], size[SIZES][HEFT__SIZE_TEXT];
     footprint_multiplier(f->multiplier, multiplier);
-    heft__fail(
-        err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
-        "the load needs %" PRIu64 " bytes, and %s %" PRIu64 ": it keeps %" PRIu64 " of tensors (estimate %" PRIu64
-        ", by the factor %s), holds %" PRIu64 " at its peak, maps %" PRIu64 ", and %" PRIu64
-        " are to stay free. Share the model among more ranks, keep fewer tensors, map the file, or load through a "
-        "ring",
-        needed, against, there, f->kept_nbytes, f->estimate_nbytes, multiplier, f->peak_owned_nbytes, f->mapped_nbytes,
-        reserve);
+    heft__size_exact(needed, size[NEEDED]);
+    heft__size_exact(there, size[THERE]);
+    heft__size_text(f->kept_nbytes, size[KEPT]);
+    heft__size_text(f->estimate_nbytes, size[ESTIMATE]);
+    heft__size_text(f->peak_owned_nbytes, size[PEAK]);
+    heft__size_text(f->mapped_nbytes, size[MAPPED]);
+    heft__size_text(reserve, size[RESERVE]);
+    heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
+               "the load needs %s, and %s %s: it keeps %s of tensors (estimate %s, by the factor %s), holds %s at its "
+               "peak, maps %s, and %s are to stay free. Share the model among more ranks, keep fewer tensors, map the "
+               "file, or load through a ring",
+               size[NEEDED], against, size[THERE], size[KEPT], size[ESTIMATE], multiplier, size[PEAK], size[MAPPED],
+               size[RESERVE]);
     heft__error_at(err, HEFT_NONE, there, needed);
     return HEFT_LIMIT;
 }
@@ -110,10 +117,11 @@ heft_status heft__plan_admit(const heft_footprint *footprint, uint64_t reserve, 
     if (limit && footprint->transient_nbytes > limit)
         return footprint_refuse(footprint, reserve, "its limit is", limit, footprint->transient_nbytes, err);
     if (footprint->free_nbytes == HEFT_NONE) {
+        char needed[HEFT__SIZE_TEXT];
         if (!refuse_unknown) return HEFT_OK;
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT,
-                          "the load needs %" PRIu64 " bytes, and how much memory is free is not known",
-                          footprint->needed_nbytes);
+                          "the load needs %s, and how much memory is free is not known",
+                          heft__size_exact(footprint->needed_nbytes, needed));
     }
     if (footprint->needed_nbytes <= footprint->free_nbytes) return HEFT_OK;
     char against[200];

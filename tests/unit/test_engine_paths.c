@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, NBYTES = 40 * PAGE + 100, BLOCK = 10 * PAGE };
@@ -177,6 +178,56 @@ static void misaligned_places(void **state) {
     heft_source_unref(source);
 }
 
+/* ---- forks ---- */
+
+static bool sees_scratch;
+
+/* Whether a child that is forked now has the page that a direct read would fill. */
+static bool fork_step(const void *ctx, heft__task *task, heft_status *status, heft_error *e) {
+    (void)ctx, (void)status, (void)e;
+    int ends[2], how;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(write(ends[1], task->scratch, 1) == 1 ? 0 : 1); /* EFAULT instead of a fault */
+    assert_int_equal(waitpid(child, &how, 0), child);
+    sees_scratch = sees_scratch || (WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    return false;
+}
+
+static void step_of_fork(const void *ctx, uint64_t number, heft__block *out) {
+    (void)ctx;
+    *out = (heft__block){.step = 0, .offset = number, .nbytes = 1};
+}
+
+static void children_get_no_scratch(void **state) {
+    (void)state;
+    static const heft__step steps[] = {fork_step};
+    const heft__engine_kind *kinds[2];
+    size_t n = test_engines(kinds);
+    if (test_skip_emulated("forks without pages")) return;
+    heft_source *source = open_file("forks");
+    for (size_t i = 0; i < n; i++) {
+        heft__channel channel = {.source = source, .direct_fd = -1};
+        heft__engine_job job = {.nblocks = 2,
+                                .total_nbytes = 2,
+                                .block = step_of_fork,
+                                .steps = steps,
+                                .channels = &channel,
+                                .nchannels = 1,
+                                .scratch_nbytes = 1 << 20,
+                                .workers = 1,
+                                .alloc = heft__default_allocator};
+        heft__engine_result result;
+        sees_scratch = false;
+        assert_int_equal(heft__engine_run(kinds[i], &job, &result, &err), HEFT_OK);
+        assert_false(sees_scratch);
+    }
+    heft_source_unref(source);
+}
+
 static void pages_are_dropped(void **state) {
     (void)state;
     const heft__engine_kind *kinds[2];
@@ -303,7 +354,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(direct_descriptors), cmocka_unit_test(refusals),
         cmocka_unit_test(vectors_are_cut),    cmocka_unit_test(direct_reads_of_windows),
-        cmocka_unit_test(misaligned_places),  cmocka_unit_test(pages_are_dropped),
+        cmocka_unit_test(misaligned_places),
+        cmocka_unit_test(children_get_no_scratch),  cmocka_unit_test(pages_are_dropped),
         cmocka_unit_test(pages_are_touched),  cmocka_unit_test(touching_what_is_gone),
         cmocka_unit_test(touching_other_memory),
     };

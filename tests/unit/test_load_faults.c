@@ -191,6 +191,60 @@ static void test_eio_iterator(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- cancelling ---- */
+
+static _Atomic bool cancel_now;
+
+static void act_cancel(void) {
+    nap(60); /* progress is told every 50 ms at the most */
+    cancel_now = true;
+}
+
+static int cancel_progress(void *ctx, uint64_t done, uint64_t total) {
+    uint64_t *last = ctx;
+    assert_true(done >= *last && done <= total);
+    *last = done;
+    return cancel_now;
+}
+
+/* At whatever block progress says stop, the load ends there, within one block of each worker, and leaves nothing. */
+static void test_cancel(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(load_set("cancel", 2, 12, 900000));
+    int fds = test_count_fds(), threads = test_count_threads();
+    uint64_t blocks = 0;
+    for (uint64_t k = 0; k <= blocks; k++) {
+        test_allocator t;
+        uint64_t last = 0;
+        test_allocator_init(&t, 0);
+        heft_load_options o = small_blocks(1 + (uint32_t)(k % 3));
+        o.allocator = &t.alloc;
+        o.progress = cancel_progress;
+        o.progress_ctx = &last;
+        heft_load_stats stats = {.struct_size = sizeof stats};
+        heft_weights *w;
+        cancel_now = false;
+        trap(k, 0, act_cancel);
+        heft_status status = heft_load(archive, &o, &w, &stats, &err);
+        untrap();
+        if (k == 0) { /* nobody cancels: so many blocks there are */
+            assert_int_equal(status, HEFT_OK);
+            heft_weights_unref(w);
+            blocks = stats.requests;
+            assert_true(blocks > 10);
+            continue;
+        }
+        assert_int_equal(status, HEFT_CANCELLED);
+        assert_null(w);
+        assert_true(stats.kept_nbytes == 0);
+        if (k % 3 == 0) assert_true(stats.requests <= k + 1); /* one worker: that block, and no other */
+        assert_true(t.live_blocks == 0);
+        assert_int_equal(test_count_fds(), fds);
+        test_assert_threads(threads);
+    }
+    heft_archive_unref(archive);
+}
+
 /* ---- direct reads that are refused ---- */
 
 static int open_indirect(int at, const char *path, int flags) {
@@ -470,7 +524,7 @@ static void test_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio),       cmocka_unit_test(test_eio_iterator),
+        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio), cmocka_unit_test(test_cancel),       cmocka_unit_test(test_eio_iterator),
         cmocka_unit_test(test_scarce),   cmocka_unit_test(test_step_down), cmocka_unit_test(test_full_machine),
         cmocka_unit_test(test_thousand), cmocka_unit_test(test_sixteen),   cmocka_unit_test(test_fork),
         cmocka_unit_test(test_locale),

@@ -136,8 +136,45 @@ static void test_lock(void **state) {
     heft_archive_unref(archive);
 }
 
+/* Of a large file only samples are asked at first. They may all be there and a block be missing: it is found and read. */
+#define BLOCK (UINT64_C(4) << 20)
+static uint64_t missing_at;
+
+static int nearly_all(int fd, uint64_t offset, uint64_t nbytes, heft__cached_pages *out) {
+    (void)fd;
+    uint64_t end = offset + nbytes, all = (end + 4095) / 4096 - offset / 4096;
+    bool missed = nbytes >= BLOCK && offset <= missing_at && missing_at < end; /* a sample never meets it */
+    *out = (heft__cached_pages){.cached = missed ? all / 2 : all};
+    return 0;
+}
+
+static void test_estimates(void **state) {
+    (void)state;
+    const char *path = load_set("estimates", 1, 12, 80 << 20);
+    heft_archive *archive = load_open(path);
+    uint64_t id;
+    heft_tensor big;
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    heft__facts_sys sys = *heft__facts_sys_get();
+    sys.cachestat = nearly_all;
+    OK(heft_archive_find(archive, "s0.layers.5.weight", SIZE_MAX, &id, &err));
+    OK(heft_archive_get(archive, id, &big, &err));
+    const char *only = big.name;
+    heft_filter filter = {.struct_size = sizeof filter, .include = &only, .ninclude = 1};
+    heft_load_options o = {.filter = &filter};
+    heft__facts_sys_replace(&sys);
+    missing_at = big.offset + (40 << 20);
+    OK(warm(archive, &o, &stats));
+    assert_true(stats.requested_nbytes == BLOCK);
+    missing_at = HEFT_NONE;
+    OK(warm(archive, &o, &stats));
+    assert_true(stats.requested_nbytes == 0);
+    heft__facts_sys_replace(NULL);
+    heft_archive_unref(archive);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept_only), cmocka_unit_test(test_budget),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_estimates), cmocka_unit_test(test_kept_only), cmocka_unit_test(test_budget),
                                        cmocka_unit_test(test_no_file), cmocka_unit_test(test_lock)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,6 +342,28 @@ static void distances_of_long_names_are_bounded(void **state) {
     assert_int_equal(heft__edit_distance(a, 200, b, 200, 3), 1);
 }
 
+static void sizes_for_people(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t nbytes;
+        const char *text, *exact;
+    } rows[] = {
+        {0, "0 bytes", "0 bytes"},
+        {1, "1 byte", "1 byte"},
+        {1023, "1023 bytes", "1023 bytes"},
+        {1024, "1.0 KiB", "1.0 KiB (1,024 bytes)"},
+        {(1 << 20) - 1, "1023.9 KiB", "1023.9 KiB (1,048,575 bytes)"},
+        {1 << 20, "1.0 MiB", "1.0 MiB (1,048,576 bytes)"},
+        {UINT64_C(13204889600), "12.2 GiB", "12.2 GiB (13,204,889,600 bytes)"},
+        {UINT64_MAX, "15.9 EiB", "15.9 EiB (18,446,744,073,709,551,615 bytes)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[HEFT__SIZE_TEXT];
+        assert_string_equal(heft__size_text(rows[i].nbytes, text), rows[i].text);
+        assert_string_equal(heft__size_exact(rows[i].nbytes, text), rows[i].exact);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(globs_by_hand),
@@ -355,6 +377,7 @@ int main(void) {
         cmocka_unit_test(cut_escapes_are_whole),
         cmocka_unit_test(distances_match_the_table),
         cmocka_unit_test(distances_of_long_names_are_bounded),
+        cmocka_unit_test(sizes_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
