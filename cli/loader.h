@@ -63,11 +63,13 @@ typedef struct cli_load_group {
 typedef struct cli_load_files {
     cli_load_group *groups;
     size_t ngroups;
+    cli_load_group *alike; /* those of one path and reason together, where they are more than a few */
+    size_t nalike;
 } cli_load_files;
 
 void cli_load_files_make(const heft_load_plan *plan, cli_load_files *out);
 void cli_load_files_free(cli_load_files *files);
-/* A sentence for each: "model.safetensors: direct, because ...". */
+/* A sentence for each, or for all that are alike: "model.safetensors: direct, because ...". */
 void cli_load_files_sentences(const cli_load_files *files);
 void cli_load_files_table(const cli_load_files *files);
 /* The name without its folder. */

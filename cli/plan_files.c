@@ -6,6 +6,8 @@
 
 /* Files that a terminal shows one by one. */
 #define FILES_SHOWN 12
+/* Files that have a sentence each, also where they are alike. */
+#define FILES_SAID 3
 
 const char *cli_base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -40,24 +42,32 @@ static void files_add(cli_load_group *group, const heft_load_shard *shard) {
     }
 }
 
+static cli_load_group *files_group(const heft_load_plan *plan, uint32_t nshards, bool fold, size_t *ngroups) {
+    cli_load_group *groups = calloc((size_t)nshards + 1, sizeof *groups);
+    if (!groups) cli_die_memory();
+    *ngroups = 0;
+    for (uint32_t i = 0; i < nshards; i++) {
+        heft_load_shard shard;
+        size_t at = fold ? 0 : *ngroups;
+        if (heft_load_plan_shard(plan, i, &shard, NULL) != HEFT_OK) continue;
+        while (at < *ngroups && !files_alike(&groups[at].shard, &shard)) at++;
+        if (at == *ngroups) groups[(*ngroups)++] = (cli_load_group){.shard = shard, .first = i};
+        files_add(&groups[at], &shard);
+    }
+    return groups;
+}
+
 void cli_load_files_make(const heft_load_plan *plan, cli_load_files *out) {
     heft_load_summary sum;
     heft_load_plan_summarize(plan, &sum);
     bool fold = cli_screen_get()->terminal && sum.nshards > FILES_SHOWN;
-    *out = (cli_load_files){.groups = calloc((size_t)sum.nshards + 1, sizeof *out->groups)};
-    if (!out->groups) cli_die_memory();
-    for (uint32_t i = 0; i < sum.nshards; i++) {
-        heft_load_shard shard;
-        size_t at = fold ? 0 : out->ngroups;
-        if (heft_load_plan_shard(plan, i, &shard, NULL) != HEFT_OK) continue;
-        while (at < out->ngroups && !files_alike(&out->groups[at].shard, &shard)) at++;
-        if (at == out->ngroups) out->groups[out->ngroups++] = (cli_load_group){.shard = shard, .first = i};
-        files_add(&out->groups[at], &shard);
-    }
+    out->groups = files_group(plan, sum.nshards, fold, &out->ngroups);
+    out->alike = files_group(plan, sum.nshards, sum.nshards > FILES_SAID, &out->nalike);
 }
 
 void cli_load_files_free(cli_load_files *files) {
     free(files->groups);
+    free(files->alike);
     *files = (cli_load_files){0};
 }
 
@@ -80,14 +90,17 @@ static void files_why(const heft_load_shard *shard, bool seen[HEFT_PATH_COUNT], 
     cli_text_str(line, path == HEFT_PATH_NONE ? "not read" : heft_path_name(path));
     if (!seen[path] && what[path]) cli_text_str(line, what[path]);
     seen[path] = true;
-    cli_text_format(line, ", because %s", shard->reason == HEFT_REASON_FORCED ? "--io demands it" : shard->why);
+    static const char caller[] = "the caller demands it";
+    bool demanded = strncmp(shard->why, caller, sizeof caller - 1) == 0;
+    if (demanded) cli_text_format(line, ", because --io demands it%s", shard->why + sizeof caller - 1);
+    else cli_text_format(line, ", because %s", shard->why);
 }
 
 void cli_load_files_sentences(const cli_load_files *files) {
     cli_text line = {0}, name = {0};
     bool seen[HEFT_PATH_COUNT] = {false};
-    for (size_t i = 0; i < files->ngroups; i++) {
-        const cli_load_group *group = &files->groups[i];
+    for (size_t i = 0; i < files->nalike; i++) {
+        const cli_load_group *group = &files->alike[i];
         const char *base = cli_base_name(group->shard.path);
         name.len = 0;
         cli_text_escaped(&name, base, strlen(base));

@@ -328,7 +328,12 @@ void heft__plan_why(const heft_plan *plan, uint32_t number, char *out, size_t si
     if (texts[source->reason])
         snprintf(out, size, "%s", texts[source->reason]);
     else if (source->reason == HEFT_REASON_FORCED)
-        snprintf(out, size, "the caller demands it");
+        snprintf(out, size, "the caller demands it%s",
+                 source->path == HEFT_PATH_MAP &&
+                         (facts->fs_class == HEFT__FS_NETWORK || facts->fs_class == HEFT__FS_USER_SPACE)
+                     ? ", though pages of such a file system come one by one, and one that cannot be had ends the "
+                       "program (SIGBUS)"
+                     : "");
     else if (source->reason == HEFT_REASON_MEMORY_FS)
         snprintf(out, size, "%s keeps its files in memory", facts->fs_name);
     else if (source->reason == HEFT_REASON_NETWORK)

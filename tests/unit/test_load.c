@@ -5,6 +5,8 @@
 
 #include "base/os.h"
 
+#include <math.h>
+
 static heft_error err;
 
 #define OK(call)                                                                                                       \
@@ -361,6 +363,8 @@ static void test_refusals(void **state) {
                                  {.align = 8192},
                                  {.peak_memory_multiplier = 0.5},
                                  {.peak_memory_multiplier = -1},
+                                 {.peak_memory_multiplier = (double)NAN},
+                                 {.peak_memory_multiplier = (double)INFINITY},
                                  {.reserved_flags = {true}},
                                  {.io = HEFT_IO_DIRECT, .no_direct = true},
                                  {.io = HEFT_IO_DIRECT, .cache_policy = HEFT_CACHE_KEEP},

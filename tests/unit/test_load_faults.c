@@ -135,6 +135,82 @@ static void test_changing(void **state) {
     changing("replaced", act_replace, HEFT_OK, HEFT_FAULT_NONE); /* the open file is the old one, whole */
 }
 
+/* What is borrowed and what is read later is compared with the file that was opened, too. */
+static void test_changed_before(void **state) {
+    (void)state;
+    bool big = heft_features() & HEFT_FEATURE_BIG_ENDIAN; /* it borrows nothing */
+    for (int mapped = 0; mapped < 2 - big; mapped++) {
+        snprintf(victim, sizeof victim, "%s/model-00001-of-00002.safetensors", load_set("before", 2, 12, 900000));
+        nap(20);
+        heft_archive *archive = load_open(test_path("before"));
+        heft_load_options o = {.struct_size = sizeof o, .io = mapped ? HEFT_IO_MAP : HEFT_IO_AUTO, .workers = 1};
+        heft_load_plan *plan;
+        heft_weights *w = NULL;
+        OK(heft_load_plan_new(archive, &o, &plan, &err));
+        act_grow();
+        assert_int_equal(heft_load_run(plan, &w, NULL, &err), HEFT_MISMATCH);
+        assert_int_equal(err.fault, HEFT_FAULT_FILE_CHANGED);
+        assert_string_equal(err.file, victim);
+        assert_null(w);
+        heft_load_plan_free(plan);
+        heft_archive_unref(archive);
+    }
+    snprintf(victim, sizeof victim, "%s/model-00001-of-00002.safetensors", load_set("later", 2, 12, 900000));
+    nap(20);
+    heft_archive *archive = load_open(test_path("later"));
+    const char *all = "s0.*";
+    heft_filter filter = {.struct_size = sizeof filter, .defer = &all, .ndefer = 1};
+    heft_load_options o = {.struct_size = sizeof o, .filter = &filter};
+    heft_weights *w;
+    heft_buffer buffer;
+    OK(heft_load(archive, &o, &w, NULL, &err));
+    OK(heft_weights_read_deferred(w, "s0.layers.0.weight", SIZE_MAX, &buffer, &err));
+    heft_buffer_release(&buffer);
+    act_rewrite();
+    assert_int_equal(heft_weights_read_deferred(w, "s0.layers.0.weight", SIZE_MAX, &buffer, &err), HEFT_MISMATCH);
+    assert_int_equal(err.fault, HEFT_FAULT_FILE_CHANGED);
+    assert_null(buffer.data);
+    heft_weights_unref(w);
+    heft_archive_unref(archive);
+}
+
+/* A mapping that the system refuses is an error where it is demanded, and nothing is left of it. */
+static uint64_t map_calls, map_fails;
+
+static void *map_refused(size_t nbytes, int fd, uint64_t offset) {
+    if (++map_calls != map_fails) return real_sys->map(nbytes, fd, offset);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void test_no_mapping(void **state) {
+    (void)state;
+    if (heft_features() & HEFT_FEATURE_BIG_ENDIAN) return; /* it borrows nothing */
+    heft_archive *archive = load_open(load_set("nomap", 2, 12, 900000));
+    heft_load_options o = {.struct_size = sizeof o, .io = HEFT_IO_MAP, .workers = 1};
+    for (map_fails = 1; map_fails <= 2; map_fails++) {
+        heft_load_plan *plan;
+        heft_weights *w = NULL;
+        OK(heft_load_plan_new(archive, &o, &plan, &err));
+        real_sys = heft__source_sys_get();
+        trap_sys = *real_sys;
+        trap_sys.map = map_refused;
+        map_calls = 0;
+        heft__source_sys_replace(&trap_sys);
+        heft_status status = heft_load_run(plan, &w, NULL, &err);
+        untrap();
+        assert_true(status == HEFT_OUT_OF_MEMORY || status == HEFT_LIMIT || status == HEFT_IO);
+        assert_int_equal(err.sys_errno, ENOMEM);
+        assert_non_null(strstr(err.file, map_fails == 1 ? "00001" : "00002"));
+        assert_null(w);
+        OK(heft_load_run(plan, &w, NULL, &err)); /* the next time it works */
+        assert_weights(archive, w);
+        heft_weights_unref(w);
+        heft_load_plan_free(plan);
+    }
+    heft_archive_unref(archive);
+}
+
 /* ---- reads that fail ---- */
 
 static void test_eio(void **state) {
@@ -524,9 +600,18 @@ static void test_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changing), cmocka_unit_test(test_eio), cmocka_unit_test(test_cancel),       cmocka_unit_test(test_eio_iterator),
-        cmocka_unit_test(test_scarce),   cmocka_unit_test(test_step_down), cmocka_unit_test(test_full_machine),
-        cmocka_unit_test(test_thousand), cmocka_unit_test(test_sixteen),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_changing),
+        cmocka_unit_test(test_changed_before),
+        cmocka_unit_test(test_no_mapping),
+        cmocka_unit_test(test_eio),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_eio_iterator),
+        cmocka_unit_test(test_scarce),
+        cmocka_unit_test(test_step_down),
+        cmocka_unit_test(test_full_machine),
+        cmocka_unit_test(test_thousand),
+        cmocka_unit_test(test_sixteen),
+        cmocka_unit_test(test_fork),
         cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,9 @@ static void test_between_files(void **state) {
     test_write("full/proc/meminfo", "MemAvailable:         10 kB\n", 28);
     snprintf(root, sizeof root, "%s/full", test_dir());
     full_machine = (heft__os_traits){.root = root};
-    heft_load_options o = {.struct_size = sizeof o, .reserve_nbytes = 20000, .workers = 1};
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    heft_load_options o = {.struct_size = sizeof o, .reserve_nbytes = 20000, .workers = 1, .allocator = &t.alloc};
     heft_load_plan *plan;
     OK(heft_load_plan_new(archive, &o, &plan, &err));
     heft_status status = heft_load_each(plan, take_all, NULL, NULL, &err);
@@ -185,6 +187,7 @@ static void test_between_files(void **state) {
     assert_non_null(strstr(err.message, "stay free"));
     assert_non_null(strstr(err.file, "model-00001"));
     heft_load_plan_free(plan);
+    assert_true(t.live_blocks == 0); /* everything is released */
     heft_archive_unref(archive);
 }
 

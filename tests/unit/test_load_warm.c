@@ -174,7 +174,12 @@ static void test_estimates(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_estimates), cmocka_unit_test(test_kept_only), cmocka_unit_test(test_budget),
-                                       cmocka_unit_test(test_no_file), cmocka_unit_test(test_lock)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_estimates),
+        cmocka_unit_test(test_kept_only),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_lock),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -347,6 +347,7 @@ static void goldens(void **state) {
         "budget_slack", "experts", "tiny_kept", "ends", "align", "align_256", "direct_misaligned", "direct_gaps",
         "direct_wide", "columns", "arena_shard", "ring", "mappings_many", "mappings_merge", "network", "memory",
         "memory_fits", "memory_limit", "memory_unknown", "memory_fp8", "memory_fp8_half", "end_of_file", "window",
+        "workers_one", "workers_many", "workers_small", "workers_network", "workers_network_many", "forced_map_network",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024];
