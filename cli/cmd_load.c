@@ -114,6 +114,17 @@ static void load_reads(const load_round *round, cli_text *line) {
     cli_print(line);
 }
 
+static void load_casts(const cli_loader *loader, cli_text *line) {
+    cli_load_casts casts;
+    cli_load_casts_make(loader->archive, loader->plan, &casts);
+    if (casts.n) {
+        load_label(line, "cast");
+        cli_load_casts_words(&casts, line);
+        cli_print(line);
+    }
+    cli_load_casts_free(&casts);
+}
+
 static void load_memory(const cli_loader *loader, const load_round *round, cli_text *line) {
     const heft_load_stats *stats = &round->stats;
     load_label(line, "memory");
@@ -181,6 +192,7 @@ static void load_screen(const cli_loader *loader, const load_round *round, uint6
     cli_load_files_sentences(&files);
     cli_load_files_free(&files);
     load_reads(round, &line);
+    load_casts(loader, &line);
     load_memory(loader, round, &line);
     load_time(loader, round, &line);
     cli_text_free(&line);
@@ -250,6 +262,10 @@ static void load_json(const cli_loader *loader, const load_round *round, uint64_
     }
     cli_json_load_shards(&json, loader->plan, true);
     cli_json_load_rules(&json, loader->plan);
+    cli_load_casts casts;
+    cli_load_casts_make(loader->archive, loader->plan, &casts);
+    cli_json_load_casts(&json, &casts);
+    cli_load_casts_free(&casts);
     cli_json_load_memory(&json, &loader->sum.memory);
     cli_json_load_warnings(&json, heft_load_plan_filter(loader->plan), loader->path);
     cli_json_replaced(&json, loader->archive, loader->path);

@@ -5,6 +5,7 @@
 
 typedef struct plan_state {
     cli_loader loader;
+    cli_load_casts casts;
     heft_error refusal;
     bool refused;
     heft_rule rules[HEFT_RULE_COUNT]; /* that decided about any tensor */
@@ -27,9 +28,14 @@ static void plan_headline(const plan_state *s) {
     cli_text_str(&line, " of ");
     cli_text_plural(&line, filter.ntensors, "tensor");
     cli_text_str(&line, ", ");
-    cli_text_size(&line, sum->memory.kept_nbytes);
+    cli_text_size(&line, filter.part_nbytes);
     cli_text_str(&line, " of ");
     cli_text_size(&line, filter.nbytes);
+    if (s->casts.n) {
+        cli_text_str(&line, ", ");
+        cli_text_size(&line, sum->memory.kept_nbytes);
+        cli_text_str(&line, " once converted");
+    }
     if (filter.deferred_ntensors) {
         cli_text_str(&line, "; ");
         cli_text_grouped(&line, filter.deferred_ntensors);
@@ -193,6 +199,10 @@ static void plan_screen(plan_state *s) {
     cli_print(&blank);
     plan_rules_table(s);
     cli_print(&blank);
+    if (s->casts.n) {
+        cli_load_casts_table(&s->casts);
+        cli_print(&blank);
+    }
     if (s->loader.args->verbose && s->loader.sum.nruns) {
         plan_runs_table(s);
         cli_print(&blank);
@@ -240,9 +250,8 @@ static void plan_json_tensors(const plan_state *s, heft__json_out *json) {
         cli_json_text(json, "rule", heft_rule_name(rules[id]));
         cli_json_text(json, "outcome", plan_outcomes[heft_rule_outcome(rules[id])]);
         if (heft_load_plan_place(s->loader.plan, id, &place, NULL) == HEFT_OK) {
-            heft_view view;
-            if (heft_filter_view(filter, id, &view, NULL) == HEFT_OK)
-                cli_json_u64(json, "nbytes", heft_view_nbytes(&view));
+            cli_json_text(json, "dtype", heft_dtype_name(place.dtype));
+            cli_json_u64(json, "nbytes", place.nbytes);
             cli_json_u64(json, "arena", place.arena);
             cli_json_u64(json, "offset", place.offset);
             cli_json_u64(json, "align", place.align);
@@ -275,6 +284,7 @@ static void plan_json(const plan_state *s) {
     cli_json_text(&json, "engine", cli_engine_name(sum->engine));
     cli_json_load_shards(&json, s->loader.plan, false);
     cli_json_load_rules(&json, s->loader.plan);
+    cli_json_load_casts(&json, &s->casts);
     cli_json_load_memory(&json, &sum->memory);
     cli_json_load_warnings(&json, heft_load_plan_filter(s->loader.plan), s->loader.path);
     cli_json_replaced(&json, s->loader.archive, s->loader.path);
@@ -290,10 +300,12 @@ int cli_plan(const cli_args *args) {
     int code = cli_loader_open("plan", args, &options, &s.loader);
     if (code == CLI_OK) {
         s.refused = heft_load_plan_admit(s.loader.plan, &s.refusal) != HEFT_OK;
+        cli_load_casts_make(s.loader.archive, s.loader.plan, &s.casts);
         heft_load_plan_summarize(s.loader.plan, &s.loader.sum); /* with the free memory that was compared */
         if (args->json) plan_json(&s);
         else plan_screen(&s);
         if (s.refused) code = cli_loader_fail(&s.loader, &s.refusal);
+        cli_load_casts_free(&s.casts);
     }
     cli_loader_close(&s.loader);
     return code;

@@ -43,27 +43,6 @@ static bool copier_target(cli_copier *c, const char *given) {
     return false;
 }
 
-/* A dtype in letters of either case. */
-static heft_dtype copier_parse_dtype(const char *text) {
-    char name[16];
-    size_t n = strlen(text);
-    if (n >= sizeof name) return HEFT_DTYPE_NONE;
-    for (size_t i = 0; i <= n; i++) name[i] = (char)(text[i] >= 'a' && text[i] <= 'z' ? text[i] - 'a' + 'A' : text[i]);
-    return heft_dtype_parse(name, n);
-}
-
-/* Those that --dtype converts, and converts to. */
-static bool copier_is_plain_float(heft_dtype dtype) {
-    return dtype == HEFT_F64 || dtype == HEFT_F32 || dtype == HEFT_F16 || dtype == HEFT_BF16;
-}
-
-static bool copier_check_glob(const cli_copier *c, const char *option, const char *glob) {
-    const char *why = NULL;
-    size_t at = heft__glob_check(glob, strlen(glob), &why);
-    if (at != SIZE_MAX) cli_usage_error(c->command, "--%s \"%s\": %s, at offset %zu", option, glob, why, at);
-    return at == SIZE_MAX;
-}
-
 static bool copier_parse_rules(cli_copier *c) {
     const cli_args *args = c->args;
     const struct {
@@ -72,31 +51,8 @@ static bool copier_parse_rules(cli_copier *c) {
     } globs[] = {{"include", &args->include}, {"exclude", &args->exclude}, {"transpose", &args->transpose}};
     for (size_t i = 0; i < sizeof globs / sizeof *globs; i++)
         for (size_t k = 0; k < globs[i].words->n; k++)
-            if (!copier_check_glob(c, globs[i].option, globs[i].words->items[k])) return false;
-    if (args->dtype) {
-        c->dtype = copier_parse_dtype(args->dtype);
-        if (!copier_is_plain_float(c->dtype)) {
-            cli_usage_error(c->command, "--dtype takes F64, F32, F16 or BF16, not \"%s\"; other dtypes go by --dtype-for",
-                            args->dtype);
-            return false;
-        }
-    }
-    c->rules = calloc(args->dtype_for.n + 1, sizeof *c->rules);
-    if (!c->rules) cli_die_memory();
-    for (size_t i = 0; i < args->dtype_for.n; i++) {
-        const char *word = args->dtype_for.items[i], *equals = strrchr(word, '=');
-        heft_dtype dtype = equals && equals != word ? copier_parse_dtype(equals + 1) : HEFT_DTYPE_NONE;
-        if (dtype == HEFT_DTYPE_NONE) {
-            cli_usage_error(c->command, "--dtype-for takes GLOB=DTYPE, such as '*.norm.weight=F32', not \"%s\"", word);
-            return false;
-        }
-        cli_text glob = {0};
-        cli_text_put(&glob, word, (size_t)(equals - word));
-        cli_text_put(&glob, "", 1);
-        c->rules[c->nrules++] = (cli_copy_rule){glob.data, dtype};
-        if (!copier_check_glob(c, "dtype-for", glob.data)) return false;
-    }
-    return true;
+            if (!cli_check_glob(c->command, globs[i].option, globs[i].words->items[k])) return false;
+    return cli_dtypes_make(c->command, args, &c->dtypes);
 }
 
 /* ---- complaints -------------------------------------------------------------------------------------------------- */
@@ -143,7 +99,7 @@ static void copier_warn_globs(cli_copier *c) {
     for (size_t i = 0; i < args->include.n; i++) copier_warn_glob(c, "include", args->include.items[i]);
     for (size_t i = 0; i < args->exclude.n; i++) copier_warn_glob(c, "exclude", args->exclude.items[i]);
     for (size_t i = 0; i < args->transpose.n; i++) copier_warn_glob(c, "transpose", args->transpose.items[i]);
-    for (size_t i = 0; i < c->nrules; i++) copier_warn_glob(c, "dtype-for", c->rules[i].glob);
+    for (size_t i = 0; i < c->dtypes.nrules; i++) copier_warn_glob(c, "dtype-for", c->dtypes.rules[i].glob);
 }
 
 static void copier_warn_map(cli_copier *c) {
@@ -210,14 +166,6 @@ static heft_status copier_select(cli_copier *c, heft_error *err) {
     return heft_archive_select(c->archive, &selection, &c->selected, &c->nitems, err);
 }
 
-static heft_dtype copier_dtype_of(const cli_copier *c, const heft_tensor *tensor) {
-    heft_dtype dtype = c->dtype && copier_is_plain_float(tensor->dtype) ? c->dtype : tensor->dtype;
-    for (size_t i = 0; i < c->nrules; i++)
-        if (heft__glob_match(c->rules[i].glob, strlen(c->rules[i].glob), tensor->name, tensor->name_len))
-            dtype = c->rules[i].dtype;
-    return dtype;
-}
-
 static bool copier_is_transposed(const cli_copier *c, const heft_tensor *tensor) {
     return tensor->rank >= 2 && copier_matches(&c->args->transpose, tensor);
 }
@@ -227,7 +175,8 @@ static heft_status copier_item(cli_copier *c, uint64_t id, uint64_t number, cli_
     heft_tensor tensor;
     heft_status status = heft_archive_get(c->archive, id, &tensor, err);
     if (status != HEFT_OK) return status;
-    heft_dtype dtype = copier_dtype_of(c, &tensor);
+    heft_dtype dtype = heft_dtype_choose(c->dtypes.floats, c->dtypes.rules, c->dtypes.nrules, tensor.name, tensor.name_len,
+                                         tensor.dtype);
     *item = (heft_save_item){.name = tensor.name, .name_len = tensor.name_len, .archive = c->archive, .id = id};
     if (dtype != tensor.dtype) {
         item->as = dtype;
@@ -424,8 +373,7 @@ static int copier_run(cli_copier *c) {
 
 static void copier_free(cli_copier *c) {
     heft_layout_free(c->layout);
-    for (size_t i = 0; i < c->nrules; i++) free(c->rules[i].glob);
-    free(c->rules);
+    cli_dtypes_free(&c->dtypes);
     free(c->items);
     free(c->views);
     free(c->metadata);

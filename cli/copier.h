@@ -28,12 +28,6 @@ void cli_complain_of(const char *path, cli_text *text);
 #define CLI_COPY_NPZ UINT32_C(3)
 #define CLI_COPY_NPY UINT32_C(4)
 
-/* --dtype-for GLOB=DTYPE */
-typedef struct cli_copy_rule {
-    char *glob;
-    heft_dtype dtype;
-} cli_copy_rule;
-
 typedef struct cli_copier {
     const char *command, *source;
     char *target; /* without slashes at the end */
@@ -41,9 +35,7 @@ typedef struct cli_copier {
     uint32_t form; /* CLI_COPY_BY_NAME until that has been decided */
     bool fresh;    /* of a set: the folder is not there yet */
     bool stream;   /* to standard output, a pipe or a device, in order */
-    heft_dtype dtype;     /* of --dtype; HEFT_DTYPE_NONE: none */
-    cli_copy_rule *rules;
-    size_t nrules;
+    cli_dtypes dtypes;
     cli_renames *renames;
     heft_archive *archive;
     heft_buffer selected; /* ids */

@@ -51,13 +51,18 @@ int cli_loader_open(const char *command, const cli_args *args, const heft_load_o
     heft_error err;
     *out = (cli_loader){.path = args->operands[0], .args = args};
     if (args->noperands > 1) return cli_usage_error(command, "one path is loaded at a time, not %zu", args->noperands);
-    if (!cli_filter_make(command, args, &out->filter)) return CLI_USAGE;
+    if (!cli_filter_make(command, args, &out->filter) || !cli_dtypes_make(command, args, &out->dtypes)) return CLI_USAGE;
     double start = heft__os_seconds();
     if (cli_open(args, out->path, &out->archive, &err) != HEFT_OK) return cli_fail(out->path, &err);
     out->open_seconds = heft__os_seconds() - start;
     cli_warn(args, out->path, out->archive);
     heft_load_options mine = *options;
     mine.filter = &out->filter.filter;
+    mine.dtype = out->dtypes.floats;
+    mine.dtype_rules = out->dtypes.rules;
+    mine.ndtype_rules = out->dtypes.nrules;
+    mine.saturate = args->saturate;
+    mine.allow_inexact = args->allow_inexact;
     if (heft_load_plan_new(out->archive, &mine, &out->plan, &err) != HEFT_OK) return cli_loader_fail(out, &err);
     heft_load_plan_summarize(out->plan, &out->sum);
     loader_warn(out);
@@ -68,5 +73,6 @@ void cli_loader_close(cli_loader *loader) {
     heft_load_plan_free(loader->plan);
     heft_archive_unref(loader->archive);
     cli_filter_free(&loader->filter);
+    cli_dtypes_free(&loader->dtypes);
     *loader = (cli_loader){0};
 }

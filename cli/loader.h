@@ -16,6 +16,21 @@ typedef struct cli_filter {
 bool cli_filter_make(const char *command, const cli_args *args, cli_filter *out);
 void cli_filter_free(cli_filter *filter);
 
+/* ---- what they are converted to (dtype_flags.c) ------------------------------------------------------------------- */
+
+/* --dtype and --dtype-for. */
+typedef struct cli_dtypes {
+    heft_dtype floats; /* HEFT_DTYPE_NONE: none */
+    heft_dtype_rule *rules;
+    size_t nrules;
+} cli_dtypes;
+
+/* False: a message was printed. Freeing is the caller's in any case. */
+bool cli_dtypes_make(const char *command, const cli_args *args, cli_dtypes *out);
+void cli_dtypes_free(cli_dtypes *dtypes);
+/* False: a message was printed. */
+bool cli_check_glob(const char *command, const char *option, const char *glob);
+
 /* ---- how they are loaded (loader.c) ------------------------------------------------------------------------------ */
 
 /* An open archive and the plan for it. */
@@ -23,6 +38,7 @@ typedef struct cli_loader {
     const char *path;
     const cli_args *args;
     cli_filter filter;
+    cli_dtypes dtypes;
     heft_archive *archive;
     heft_load_plan *plan;
     heft_load_summary sum;
@@ -82,6 +98,26 @@ void cli_overlays_screen(const heft_archive *archive, const char *path);
 /* The member "replaced": one item a replacement, as of "warnings". */
 void cli_json_replaced(heft__json_out *json, const heft_archive *archive, const char *path);
 
+/* ---- what a plan converts (plan_casts.c) ------------------------------------------------------------------------- */
+
+typedef struct cli_load_cast {
+    heft_dtype from, to;
+    uint64_t ntensors, stored_nbytes, nbytes;
+    uint64_t first; /* tensor */
+} cli_load_cast;
+
+typedef struct cli_load_casts {
+    const heft_archive *archive;
+    cli_load_cast *rows;
+    size_t n;
+} cli_load_casts;
+
+void cli_load_casts_make(const heft_archive *archive, const heft_load_plan *plan, cli_load_casts *out);
+void cli_load_casts_free(cli_load_casts *casts);
+void cli_load_casts_table(const cli_load_casts *casts);
+/* "290 tensors F32 to BF16, 2 tensors F32 to F16" */
+void cli_load_casts_words(const cli_load_casts *casts, cli_text *line);
+
 /* ---- pieces of JSON (plan_json.c) -------------------------------------------------------------------------------- */
 
 void cli_json_u64(heft__json_out *json, const char *key, uint64_t value);
@@ -91,6 +127,7 @@ void cli_json_bool(heft__json_out *json, const char *key, bool value);
 /* The members "shards", "rules", "memory" and "warnings" of a plan. */
 void cli_json_load_shards(heft__json_out *json, const heft_load_plan *plan, bool ran);
 void cli_json_load_rules(heft__json_out *json, const heft_load_plan *plan);
+void cli_json_load_casts(heft__json_out *json, const cli_load_casts *casts);
 void cli_json_load_memory(heft__json_out *json, const heft_footprint *memory);
 void cli_json_load_warnings(heft__json_out *json, const heft_filter_result *filter, const char *path);
 /* "auto", "pool", "uring". */

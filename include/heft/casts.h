@@ -63,6 +63,21 @@ HEFT_API bool heft_can_cast(heft_dtype from, heft_dtype to);
 HEFT_API heft_status heft_cast(heft_dtype from, const void *src, heft_dtype to, void *dst, uint64_t nelems,
                                const heft_cast_options *options, heft_error *err);
 
+/* A dtype for tensors by name. */
+typedef struct heft_dtype_rule {
+    const char *glob;
+    heft_dtype dtype;
+} heft_dtype_rule;
+
+/* What a tensor becomes where tensors are converted by a default and by rules, as loads, and
+ * `heft copy`, do it: `floats` if it is F64, F32, F16 or BF16, and whatever it is, the dtype of
+ * the last rule whose glob matches its name. `floats` HEFT_DTYPE_NONE: floats stay what they are.
+ * `rules` may be NULL if nrules is 0; a glob that is none matches nothing.
+ * Returns `stored` if nothing applies. Whether there is such a cast is not asked: heft_can_cast.
+ * Thread rule: any thread. */
+HEFT_API heft_dtype heft_dtype_choose(heft_dtype floats, const heft_dtype_rule *rules, size_t nrules, const char *name,
+                                      size_t name_len, heft_dtype stored);
+
 #ifdef __cplusplus
 }
 #endif

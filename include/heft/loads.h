@@ -15,6 +15,7 @@
 #ifndef HEFT_LOADS_H
 #define HEFT_LOADS_H
 
+#include "heft/casts.h"
 #include "heft/filters.h"
 #include "heft/reads.h"
 
@@ -123,7 +124,7 @@ typedef struct heft_load_options {
     bool keep_file_order; /* leave components little-endian as in the file */
     bool prefetch;        /* buffered: ask for pages ahead of the reader; network: always */
     bool no_timed_sample; /* never decide about residency by timing reads */
-    bool reserved_flags[1];
+    bool saturate;        /* of casts: as heft_cast_options */
     uint64_t align;       /* of every tensor: a power of two up to 4,096; 0: the element size, 64 where it costs nothing */
     uint64_t direct_io_tensor_cap;       /* separate pieces above which a shard is read buffered; 0: 5,000; HEFT_NONE: no cap */
     uint64_t gap_nbytes, block_nbytes;   /* as heft_read_options; 0: by path */
@@ -135,6 +136,14 @@ typedef struct heft_load_options {
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as heft_read_options */
     void *progress_ctx;
     const heft_allocator *allocator; /* of everything but arenas of 2 MiB and more; NULL: the archive's */
+    /* Tensors are converted while they are read, to what heft_dtype_choose says: `dtype` (F64, F32, F16, BF16 or
+     * HEFT_DTYPE_NONE) for floats, then the last of `dtype_rules` that matches. They come in host byte order, so not together
+     * with keep_file_order. Deferred tensors are converted when they are read; of mapped files they lie beside the mapping. */
+    heft_dtype dtype;
+    bool allow_inexact;   /* of casts: as heft_cast_options */
+    bool more_reserved_flags[3];
+    const heft_dtype_rule *dtype_rules; /* needed until the plan is made */
+    size_t ndtype_rules;
 } heft_load_options;
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
@@ -144,8 +153,9 @@ typedef struct heft_load_options {
 typedef struct heft_load_plan heft_load_plan;
 
 /* Plans a load. The archive must outlive the plan.
- * Errors: as heft_filter_apply; UNSUPPORTED (a path or engine that is demanded and cannot be), INVALID_ARGUMENT
- * (options), LIMIT (sizes), OUT_OF_MEMORY. A load that does not fit memory can be planned: heft_load_plan_admit says so.
+ * Errors: as heft_filter_apply; UNSUPPORTED (a path or engine that is demanded and cannot be; a cast that there is not: names
+ * the tensor), INVALID_ARGUMENT (options), LIMIT (sizes), OUT_OF_MEMORY. A load that does not fit memory can be planned:
+ * heft_load_plan_admit says so.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_load_plan_new(const heft_archive *archive, const heft_load_options *options,
                                         heft_load_plan **out, heft_error *err);
@@ -157,7 +167,7 @@ HEFT_API void heft_load_plan_free(heft_load_plan *plan);
 /* The memory of a load, in bytes, exact but for `estimate_nbytes`, which is the caller's rule: kept bytes times the
  * multiplier. */
 typedef struct heft_footprint {
-    uint64_t kept_nbytes, deferred_nbytes, withheld_nbytes; /* of tensors; kept: of this rank's parts */
+    uint64_t kept_nbytes, deferred_nbytes, withheld_nbytes; /* of tensors; kept: of this rank's parts, after casts */
     uint64_t arena_nbytes;     /* all arenas with slack, in whole pages */
     uint64_t scratch_nbytes;   /* of all workers */
     uint64_t ring_nbytes;      /* 0 but for a ring */
@@ -198,7 +208,7 @@ typedef struct heft_load_shard {
     const char *class_name;    /* "local", "memory", "network", "user-space", "stacked", "unknown"; static */
     const char *residency_by;  /* "cachestat", "nowait", "mincore", "timed", "none"; static */
     const char *why;           /* one sentence for people; lives as long as the plan */
-    uint64_t nbytes;           /* of the file */
+    uint64_t nbytes;           /* of the file; the next four are its bytes too, before casts */
     uint64_t kept_nbytes, requested_nbytes, over_read_nbytes, spanned_nbytes;
     uint64_t ntensors, nruns;
     uint64_t resident_nbytes;  /* of the kept bytes, in the page cache; HEFT_NONE: not known */
@@ -230,7 +240,9 @@ typedef struct heft_load_place {
     uint32_t align;      /* the largest power of two up to 4,096 that its address will be a multiple of */
     bool slot;           /* not as it lies in the file: it has a place of its own */
     bool side;           /* path map: read beside the mapping */
-    bool reserved[6];
+    bool reserved[2];
+    heft_dtype dtype;    /* that it will have there: the stored one, or what it is converted to */
+    uint64_t nbytes;     /* that it takes there */
 } heft_load_place;
 
 /* The place of tensor `id`.
@@ -252,7 +264,7 @@ HEFT_API heft_status heft_load_plan_admit(heft_load_plan *plan, heft_error *err)
 /* One tensor that a caller expects. Shapes are of whole tensors, before any cut. */
 typedef struct heft_expected {
     const char *name; /* ends in NUL */
-    heft_dtype dtype; /* HEFT_DTYPE_NONE: any */
+    heft_dtype dtype; /* after casts; HEFT_DTYPE_NONE: any */
     uint32_t rank;
     const uint64_t *shape; /* NULL: any shape */
 } heft_expected;
@@ -290,7 +302,8 @@ typedef struct heft_weights heft_weights;
 
 /* Runs a plan: all kept bytes in memory, or an error and nothing. May be repeated.
  * Errors: as heft_load_plan_admit; IO (errno, or truncated: tensor, offset, wanted, got), MISMATCH (a file changed since it
- * was opened), CANCELLED, OUT_OF_MEMORY.
+ * was opened; a cast refused an integer: tensor, value, and in `found` its number among the tensor's elements in the file),
+ * CANCELLED, OUT_OF_MEMORY.
  * Thread rule: one thread per plan. */
 HEFT_API heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_stats *stats, heft_error *err);
 
@@ -319,8 +332,9 @@ typedef struct heft_loaded {
     void *data; /* read-only where `mapped` */
     uint64_t nbytes;
     uint32_t file; /* in the archive */
+    heft_dtype stored_dtype; /* in the file; `dtype` unless it was converted */
     bool mapped;
-    bool reserved[3];
+    bool reserved[7];
     void *item; /* of an iterator: what heft_load_iter_release takes back */
 } heft_loaded;
 
@@ -371,7 +385,7 @@ HEFT_API heft_status heft_weights_remove(heft_weights *weights, const char *name
 HEFT_API heft_status heft_weights_detach(const heft_weights *weights, const char *name, size_t name_len,
                                          heft_buffer *out, heft_error *err);
 
-/* Whether a tensor is F8_E4M3; how many names end in ".k_scale".
+/* Whether a tensor here is F8_E4M3 (after casts); how many names end in ".k_scale".
  * Thread rule: any thread. */
 HEFT_API bool heft_weights_has_fp8(const heft_weights *weights);
 HEFT_API uint64_t heft_weights_k_scales(const heft_weights *weights);
@@ -383,7 +397,7 @@ typedef struct heft_deferred {
     uint64_t id;
     const char *path; /* of its file */
     uint64_t offset;  /* of its first byte in the file */
-    uint64_t nbytes;
+    uint64_t nbytes;  /* once it has been read, as `dtype` */
     heft_dtype dtype;
     uint32_t rank;
     const uint64_t *shape;

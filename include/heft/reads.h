@@ -41,7 +41,8 @@ typedef struct heft_read_options {
     size_t struct_size;
     uint32_t workers;        /* threads, the caller's included; 0: min(4, usable CPUs), 1 below 8 MiB */
     bool keep_file_order;    /* components come little-endian, as nearly all files have them; default: host byte order */
-    bool reserved_flags[3];
+    bool saturate, allow_inexact; /* of `dtype`: as heft_cast_options */
+    bool reserved_flags[1];
     uint64_t gap_nbytes;     /* gaps up to this are read over when runs are merged; 0: 32 KiB; HEFT_NONE: never */
     uint64_t block_nbytes;   /* bytes of one request; 0: 4 MiB */
     /* Progress, serialised and monotone, from worker threads: at 0, at the end, at most every
@@ -49,13 +50,21 @@ typedef struct heft_read_options {
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes);
     void *progress_ctx;
     const heft_allocator *allocator; /* for plans and scratch; NULL: the archive's */
+    /* Elements are converted to this dtype while they are read, by the rules of heft_cast, in host
+     * byte order (so not together with keep_file_order). Sizes and strides of destinations are
+     * then those of this dtype. HEFT_DTYPE_NONE: they come as they are stored. Statistics and
+     * digests, which take these options too, are of the stored values. A pair that heft_can_cast
+     * does not know is UNSUPPORTED; an integer that does not fit is MISMATCH, named
+     * by tensor and by its number among the tensor's elements as the file has them. */
+    heft_dtype dtype;
+    uint32_t reserved; /* 0 */
 } heft_read_options;
 
 /* What a read did. Filled on success and on failure; kept, over-read and spanned bytes are 0 on
  * failure, the other numbers tell how far it came. */
 typedef struct heft_read_stats {
-    uint64_t kept_nbytes;      /* bytes delivered */
-    uint64_t requested_nbytes; /* bytes asked of sources; kept + over_read + spanned */
+    uint64_t kept_nbytes;      /* bytes delivered, after a cast */
+    uint64_t requested_nbytes; /* bytes asked of sources; kept (before a cast) + over_read + spanned */
     uint64_t over_read_nbytes; /* gaps between tensors that were read over */
     uint64_t spanned_nbytes;   /* bytes between the runs of a strided view */
     uint64_t requests;         /* read calls */
@@ -66,12 +75,13 @@ typedef struct heft_read_stats {
 } heft_read_stats;
 
 /* Reads a view into the caller's memory as a packed row-major array of heft_view_nbytes() bytes
- * at `dst`, in host byte order (unless keep_file_order). Sub-byte views are repacked, the last
+ * (or as many as its elements have in the dtype of the options) at `dst`, in host byte order
+ * (unless keep_file_order). Sub-byte views are repacked, the last
  * byte zero-filled. Only the view's runs, or the span that covers them, are read; never a
  * mapping. A view of zero elements reads nothing. `stats` may be NULL.
  * Errors: INVALID_ARGUMENT (dst too small: dst_nbytes below heft_view_nbytes), IO (errno, or
- * truncated), MISMATCH (the file changed), CANCELLED, OUT_OF_MEMORY. After an error the content
- * of dst is undefined.
+ * truncated), MISMATCH (the file changed, or a cast refused an element), UNSUPPORTED (there is no
+ * such cast), CANCELLED, OUT_OF_MEMORY. After an error the content of dst is undefined.
  * Thread rule: any thread; dst is written by worker threads until the call returns. */
 HEFT_API heft_status heft_read(const heft_view *view, void *dst, uint64_t dst_nbytes, const heft_read_options *options,
                                heft_read_stats *stats, heft_error *err);
@@ -135,7 +145,7 @@ typedef struct heft_plan_run {
     uint64_t offset;        /* in the file */
     uint64_t span_nbytes;   /* from there to the last byte */
     uint64_t nbytes;        /* requested */
-    uint64_t kept_nbytes;   /* of these, delivered */
+    uint64_t kept_nbytes;   /* of these, delivered (before a cast) */
     uint64_t nreads;        /* contiguous reads, before they are cut into blocks */
     uint64_t first_view;    /* the view that lies first in the file */
     uint64_t nviews;

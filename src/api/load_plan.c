@@ -74,9 +74,9 @@ heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_l
     memset(out, 0, sizeof *out);
     if (id >= plan->archive->ntensors) return load_fail_range(err, "tensor id", id, plan->archive->ntensors);
     heft_rule rule = heft__load_rule(plan, id);
+    uint32_t file;
+    const heft__entry *entry = heft__archive_entry(plan->archive, id, &file);
     if (heft_rule_outcome(rule) != HEFT_OUTCOME_KEPT) {
-        uint32_t file;
-        const heft__entry *entry = heft__archive_entry(plan->archive, id, &file);
         heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL, "the tensor is not kept, by the rule %s",
                    heft_rule_name(rule));
         heft__error_tensor(err, entry->name, entry->name_len);
@@ -94,5 +94,7 @@ heft_status heft_load_plan_place(const heft_load_plan *plan, uint64_t id, heft_l
         heft__plan_place(p, &p->items[low], out);
     else
         *out = (heft_load_place){.align = 4096, .slot = true}; /* no bytes, no place */
+    out->dtype = heft__load_dtype(&plan->parts, entry, id);
+    (void)heft__load_part(plan->archive, &plan->parts, id, &out->nbytes);
     return HEFT_OK;
 }

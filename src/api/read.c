@@ -14,9 +14,12 @@ heft_status heft__read_begin(const heft_archive *archive, const heft_read_option
     heft_status status =
         heft__options_copy(&request->options, sizeof request->options, options, "heft_read_options", err);
     if (status != HEFT_OK) return status;
-    const bool *flags = request->options.reserved_flags;
-    if (flags[0] || flags[1] || flags[2])
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_read_options: reserved_flags are not 0");
+    const heft_read_options *o = &request->options;
+    if (o->reserved_flags[0] || o->reserved)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_read_options: reserved fields are not 0");
+    if (o->dtype >= HEFT_DTYPE_COUNT || (o->dtype && o->keep_file_order))
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_read_options: dtype %lu %s", (unsigned long)o->dtype,
+                          o->keep_file_order ? "and keep_file_order exclude each other" : "is none");
     const heft_allocator *given = request->options.allocator;
     if (!heft__allocator_from(given ? given : archive ? &archive->alloc : NULL, &request->alloc))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the allocator lacks a function");
@@ -195,8 +198,9 @@ heft_status heft_read_many_into(const heft_archive *archive, const uint64_t *ids
     if (status != HEFT_OK) return status;
     for (uint64_t i = 0; i < plan->nitems && status == HEFT_OK; i++) {
         const heft__plan_item *item = &plan->items[i];
-        if (dst_nbytes[item->view] < item->nbytes)
-            status = read_fail_small(err, archive, item->id, dst_nbytes[item->view], item->nbytes);
+        uint64_t needs = heft__plan_held(plan, item);
+        if (dst_nbytes[item->view] < needs)
+            status = read_fail_small(err, archive, item->id, dst_nbytes[item->view], needs);
         else if (!dst[item->view])
             status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "dst[%u] is NULL", item->view);
     }

@@ -3,6 +3,7 @@
 #define HEFT_DEVICE_DEVICE_H
 
 #include "base/alloc.h"
+#include "dtype/dtype.h"
 #include "heft/loads.h"
 
 #include <stdatomic.h>
@@ -85,7 +86,7 @@ struct heft__device {
 /* host.c: memory of the host, in arenas. Reads land where they should; a copy is done when `copy` returns. */
 heft__device heft__device_host(const heft_allocator *alloc);
 
-/* ---- strided copies (copy.c, bits.c) ---- */
+/* ---- strided copies (copy.c, bits.c, convert.c) ---- */
 
 /* One loop of a nest: `count` steps of `src` and `dst`, in bytes (heft__copy_loops) or bits (heft__copy_bits). */
 typedef struct heft__loop {
@@ -100,5 +101,22 @@ void heft__copy_loops(uint8_t *dst, const uint8_t *src, const heft__loop *loops,
 /* The same for `unit` bits from bit *_bit on (bit 0 is the least significant of byte 0). Other bits of dst are kept. */
 void heft__copy_bits(uint8_t *dst, int64_t dst_bit, const uint8_t *src, int64_t src_bit, const heft__loop *loops,
                      uint32_t rank, uint64_t unit);
+
+/* From one dtype to another; `flags` as heft__cast_find takes them, which must know the pair. */
+typedef struct heft__conversion {
+    heft_dtype from, to;
+    uint32_t flags;
+} heft__conversion;
+
+/* An element that a cast refused: its step of each loop, and its bytes in host byte order. */
+typedef struct heft__refusal {
+    uint64_t steps[HEFT_MAX_RANK + 1];
+    uint8_t element[16];
+} heft__refusal;
+
+/* heft__copy_loops with one element of `how->from` as the unit, reversed by `swap` before it is converted. False: an element was
+ * refused, *refusal is the first in the order of the destination. */
+bool heft__convert_loops(uint8_t *dst, const uint8_t *src, const heft__loop *loops, uint32_t rank, uint32_t swap,
+                         const heft__conversion *how, heft__refusal *refusal);
 
 #endif

@@ -3,6 +3,7 @@
 #define HEFT_DTYPE_CAST_H
 
 #include "dtype/dtype.h"
+#include "heft/casts.h"
 
 /* What may be asked of a cast. */
 #define HEFT__CAST_SATURATE UINT32_C(1) /* out of range becomes the nearest end of the range */
@@ -52,6 +53,13 @@ size_t heft__cast_run(const heft__cast *cast, const void *src, void *dst, size_t
 heft_status heft__cast_fail(const heft__cast *cast, const void *element, uint64_t index, heft_error *err);
 /* The error of a pair that heft__cast_find does not find. */
 heft_status heft__cast_fail_pair(heft_dtype from, heft_dtype to, heft_error *err);
+
+/* ---- which dtype (dtype_choose.c) ---- */
+
+/* Those that a default for floats is about. */
+bool heft__dtype_is_plain_float(heft_dtype dtype);
+/* INVALID_ARGUMENT: what heft_dtype_choose is given makes no sense. */
+heft_status heft__dtype_check_rules(heft_dtype floats, const heft_dtype_rule *rules, size_t nrules, heft_error *err);
 
 /* ---- between the files of this folder ---- */
 

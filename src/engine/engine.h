@@ -58,7 +58,7 @@ typedef struct heft__task {
     heft__block block;
     uint64_t number;         /* of the block in the job */
     uint32_t worker;
-    uint64_t state[2];       /* the step's own, zero at the first call */
+    uint64_t state[3];       /* the step's own, zero at the first call */
     heft__vec *vec;          /* room for HEFT__VEC_MAX */
     uint8_t *scratch, *dump; /* scratch_nbytes and dump_nbytes of the job; scratch starts at a multiple of 4,096 */
     /* the request that the step fills: `nbytes` (at most HEFT__READ_MAX) at `offset` into vec[0..nvec), of which `needed`

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/parallel.h"
+#include "dtype/cast.h"
 #include "ops/run.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ static heft_status load_refuse(heft_error *err, const char *what) {
 }
 
 static heft_status load_check_options(const heft_load_options *o, heft_error *err) {
-    if (o->reserved_flags[0]) return load_refuse(err, "reserved_flags are not 0");
+    const bool *flags = o->more_reserved_flags;
+    if (flags[0] || flags[1] || flags[2]) return load_refuse(err, "more_reserved_flags are not 0");
     if (o->io > HEFT_IO_DIRECT || o->engine > HEFT_ENGINE_URING || o->cache_policy > HEFT_CACHE_DROP ||
         o->huge > HEFT_HUGE_REQUIRE || o->arena_scope > HEFT_ARENA_SHARD)
         return load_refuse(err, "io, engine, cache_policy, huge or arena_scope is no known number");
@@ -28,7 +30,9 @@ static heft_status load_check_options(const heft_load_options *o, heft_error *er
         return load_refuse(err, "one arena is given and one for each shard is wanted");
     if (o->io == HEFT_IO_DIRECT && (o->no_direct || o->cache_policy == HEFT_CACHE_KEEP))
         return load_refuse(err, "io direct is demanded, and forbidden by no_direct or cache_policy keep");
-    return HEFT_OK;
+    if (o->keep_file_order && (o->dtype || o->ndtype_rules))
+        return load_refuse(err, "keep_file_order and dtype or dtype_rules exclude each other");
+    return heft__dtype_check_rules(o->dtype, o->dtype_rules, o->ndtype_rules, err);
 }
 
 /* ---- layout ---- */
@@ -48,6 +52,7 @@ static heft_status load_add(const heft_load_plan *load, heft_plan *plan, heft_er
     for (uint64_t i = 0; i < load->nkept; i++) {
         heft_status status;
         uint64_t id = heft__load_kept(load, i);
+        plan->as = load->parts.dtypes ? load->parts.dtypes[id] : HEFT_DTYPE_NONE;
         if (load->parts.at && load->parts.at[id]) {
             heft_view view;
             status = heft__load_view(load->archive, &load->parts, id, &view, err);
@@ -74,6 +79,8 @@ heft_status heft__load_plan_sorted(const heft_load_plan *load, heft_plan **out, 
     heft__plan_request request = {.options = {.struct_size = sizeof request.options,
                                               .workers = o->workers,
                                               .keep_file_order = o->keep_file_order,
+                                              .saturate = o->saturate,
+                                              .allow_inexact = o->allow_inexact,
                                               .gap_nbytes = o->gap_nbytes,
                                               .block_nbytes = o->block_nbytes},
                                   .alloc = load->alloc,
@@ -144,10 +151,32 @@ static heft_status load_filter(heft_load_plan *load, const heft_filter *filter, 
     return heft__load_parts_make(load->filter, &load->alloc, &load->parts, err);
 }
 
+/* What each tensor is to become; nothing is noted if all stay what they are. */
+static heft_status load_dtypes(heft_load_plan *load, heft_error *err) {
+    heft_load_options *o = &load->options;
+    const heft_archive *archive = load->archive;
+    if (!o->dtype && !o->ndtype_rules) return HEFT_OK;
+    uint8_t *dtypes = heft__alloc(&load->alloc, archive->ntensors);
+    if (!dtypes) return heft__fail_memory(err, archive->ntensors);
+    bool any = false;
+    for (uint64_t id = 0; id < archive->ntensors; id++) {
+        uint32_t file;
+        const heft__entry *entry = heft__archive_entry(archive, id, &file);
+        dtypes[id] = (uint8_t)heft_dtype_choose(o->dtype, o->dtype_rules, o->ndtype_rules, entry->name, entry->name_len,
+                                                entry->dtype);
+        any = any || dtypes[id] != entry->dtype;
+    }
+    o->dtype_rules = NULL; /* the caller's */
+    if (any) load->parts.dtypes = dtypes;
+    else heft__free(&load->alloc, dtypes, archive->ntensors);
+    return HEFT_OK;
+}
+
 static heft_status load_make(heft_load_plan *load, const heft_filter *filter, heft_error *err) {
     uint64_t files = load->archive->nfiles;
     double started = heft__os_seconds();
     heft_status status = load_filter(load, filter, err);
+    if (status == HEFT_OK) status = load_dtypes(load, err);
     if (status != HEFT_OK) return status;
     load->filter_seconds = heft__os_seconds() - started;
     started = heft__os_seconds();

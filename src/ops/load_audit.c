@@ -52,8 +52,9 @@ static void audit_tensor(audit_job *job, const heft_expected *want, uint64_t id)
         audit_differs(job, id, "is withheld by the rule ", heft_rule_name(rule));
         return;
     }
-    if (want->dtype != HEFT_DTYPE_NONE && want->dtype != entry->dtype) {
-        snprintf(text, sizeof text, "has dtype %s; expected is ", heft_dtype_name(entry->dtype));
+    heft_dtype dtype = heft__load_dtype(&job->plan->parts, entry, id);
+    if (want->dtype != HEFT_DTYPE_NONE && want->dtype != dtype) {
+        snprintf(text, sizeof text, "has dtype %s; expected is ", heft_dtype_name(dtype));
         audit_differs(job, id, text, heft_dtype_name(want->dtype));
     }
     bool same = want->rank == entry->rank && (!want->rank || !want->shape ||

@@ -101,7 +101,7 @@ heft_status heft_weights_deferred(const heft_weights *weights, uint64_t index, h
                            .id = id,
                            .path = weights->archive->files[file]->source->label,
                            .offset = heft__entry_offset(weights->archive->files[file], entry),
-                           .dtype = entry->dtype,
+                           .dtype = heft__load_dtype(&weights->parts, entry, id),
                            .rank = entry->rank};
     out->shape = heft__load_part(weights->archive, &weights->parts, id, &out->nbytes);
     return HEFT_OK;

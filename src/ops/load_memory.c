@@ -18,7 +18,7 @@ uint64_t heft__load_archive_nbytes(const heft_archive *archive) {
 
 heft_status heft__load_measure(const heft_load_plan *load, const heft_plan *plan, heft_footprint *out,
                                heft_error *err) {
-    uint64_t n = load->archive->ntensors, lists = heft__weights_room(n) + 2 * n;
+    uint64_t n = load->archive->ntensors, lists = heft__weights_room(n) + 2 * n + (load->parts.dtypes ? 2 * n : 0);
     heft__os_memory have;
     heft_filter_summary sum = {0};
     if (load->filter) {

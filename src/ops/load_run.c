@@ -278,10 +278,11 @@ void heft__load_describe(const heft_load_plan *load, uint64_t id, uint8_t *data,
     *out = (heft_loaded){.name = entry->name,
                          .name_len = entry->name_len,
                          .id = id,
-                         .dtype = entry->dtype,
+                         .dtype = heft__load_dtype(&load->parts, entry, id),
                          .rank = entry->rank,
                          .data = data,
-                         .file = file};
+                         .file = file,
+                         .stored_dtype = entry->dtype};
     out->shape = heft__load_part(load->archive, &load->parts, id, &out->nbytes);
 }
 
@@ -309,6 +310,12 @@ heft_status heft__load_publish(heft__load_work *work, heft_error *err) {
     w->options.engine = load->engine;
     if (w->options.io == HEFT_IO_MAP) w->options.io = HEFT_IO_AUTO; /* what is read later is a copy */
     heft_status status = heft__load_parts_make(load->filter, &w->alloc, &w->parts, err);
+    if (status == HEFT_OK && load->parts.dtypes) {
+        uint64_t nbytes = w->archive->ntensors;
+        w->parts.dtypes = heft__alloc(&w->alloc, nbytes);
+        if (!w->parts.dtypes) return heft__fail_memory(err, nbytes);
+        memcpy(w->parts.dtypes, load->parts.dtypes, nbytes);
+    }
     return status == HEFT_OK ? heft__weights_defer(w, load->filter, err) : status;
 }
 

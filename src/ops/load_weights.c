@@ -97,12 +97,13 @@ const uint64_t *heft__load_part(const heft_archive *archive, const heft__load_pa
     uint32_t file;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
     uint32_t at = parts->at ? parts->at[id] : 0;
+    heft_dtype dtype = heft__load_dtype(parts, entry, id);
     *nbytes = entry->end - entry->begin;
-    if (!at) return entry->shape;
-    const uint64_t *shape = parts->dims + (at - 1);
+    if (!at && dtype == entry->dtype) return entry->shape;
+    const uint64_t *shape = at ? parts->dims + (at - 1) : entry->shape;
     uint64_t count = 1;
     for (uint32_t d = 0; d < entry->rank; d++) count *= shape[d];
-    uint32_t bits = heft__dtypes[entry->dtype].bits;
+    uint32_t bits = heft__dtypes[dtype].bits;
     *nbytes = bits < 8 ? (count * bits + 7) / 8 : count * (bits / 8);
     return shape;
 }
@@ -138,6 +139,7 @@ heft_status heft__load_parts_make(const heft_filter_result *filter, const heft_a
 void heft__load_parts_free(const heft_archive *archive, const heft_allocator *alloc, heft__load_parts *parts) {
     heft__free(alloc, parts->at, archive->ntensors * sizeof *parts->at);
     heft__free(alloc, parts->dims, parts->ndims * sizeof *parts->dims);
+    heft__free(alloc, parts->dtypes, archive->ntensors);
     *parts = (heft__load_parts){0};
 }
 
@@ -162,10 +164,11 @@ static void weights_fill(const heft_weights *w, uint64_t number, heft_loaded *ou
     *out = (heft_loaded){.name = entry->name,
                          .name_len = entry->name_len,
                          .id = number,
-                         .dtype = entry->dtype,
+                         .dtype = heft__load_dtype(&w->parts, entry, number),
                          .rank = entry->rank,
                          .data = w->data[number],
                          .file = file,
+                         .stored_dtype = entry->dtype,
                          .mapped = (w->states[number] & HEFT__WEIGHTS_MAPPED) != 0};
     out->shape = heft__load_part(w->archive, &w->parts, number, &out->nbytes);
 }
@@ -225,7 +228,9 @@ bool heft_weights_contains(const heft_weights *weights, const char *name, size_t
 bool heft_weights_has_fp8(const heft_weights *weights) {
     uint32_t file;
     for (uint64_t id = 0; id < weights->archive->ntensors; id++)
-        if (weights->data[id] && heft__archive_entry(weights->archive, id, &file)->dtype == HEFT_F8_E4M3) return true;
+        if (weights->data[id] &&
+            heft__load_dtype(&weights->parts, heft__archive_entry(weights->archive, id, &file), id) == HEFT_F8_E4M3)
+            return true;
     for (uint64_t i = 0; i < weights->nextras; i++)
         if (!weights->extras[i]->gone && weights->extras[i]->tensor.dtype == HEFT_F8_E4M3) return true;
     return false;
@@ -456,7 +461,8 @@ heft_status heft_weights_insert(heft_weights *weights, const char *name, size_t 
                                   .shape = dims,
                                   .data = buffer->nbytes ? buffer->data : weights_nothing,
                                   .nbytes = buffer->nbytes,
-                                  .file = UINT32_MAX};
+                                  .file = UINT32_MAX,
+                                  .stored_dtype = dtype};
     extra->buffer = *buffer;
     extra->gone = false;
     memset(buffer, 0, sizeof *buffer);

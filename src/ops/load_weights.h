@@ -18,12 +18,19 @@ typedef struct heft__load_memory {
 #define HEFT__WEIGHTS_MAPPED UINT8_C(0x40)
 #define HEFT__WEIGHTS_REMOVED UINT8_C(0x80)
 
-/* Shapes of tensors of which this rank has a part. */
+/* How tensors in memory differ from those of the files: shapes of those of which this rank has a part, dtypes of those that are
+ * converted. */
 typedef struct heft__load_parts {
     uint32_t *at;   /* by id: where its dims, then its first element, are in `dims`, + 1; 0: whole. NULL: all are */
     uint64_t *dims;
     uint64_t ndims;
+    uint8_t *dtypes; /* by id; NULL: as in the files */
 } heft__load_parts;
+
+/* What a tensor of the archive is in memory. */
+static inline heft_dtype heft__load_dtype(const heft__load_parts *parts, const heft__entry *entry, uint64_t id) {
+    return parts->dtypes ? parts->dtypes[id] : entry->dtype;
+}
 
 /* A tensor that was put in. Its name and shape lie behind it. */
 typedef struct heft__weights_extra {
@@ -70,7 +77,7 @@ heft_status heft__weights_defer(heft_weights *weights, const heft_filter_result 
 /* Bytes and shape of a tensor of the archive, of this rank's part. */
 const uint64_t *heft__load_part(const heft_archive *archive, const heft__load_parts *parts, uint64_t id,
                                 uint64_t *nbytes);
-/* The parts of all tensors that a filter cuts (NULL: none). */
+/* The parts of all tensors that a filter cuts (NULL: none); no dtypes. */
 heft_status heft__load_parts_make(const heft_filter_result *filter, const heft_allocator *alloc, heft__load_parts *out,
                                   heft_error *err);
 void heft__load_parts_free(const heft_archive *archive, const heft_allocator *alloc, heft__load_parts *parts);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "dtype/cast.h"
 #include "source/source_advise.h"
 #include "source/source_direct.h"
 
@@ -120,29 +121,65 @@ static uint64_t run_nest_request(const heft__running *job, heft__task *task, con
     return first - begin;
 }
 
-/* A box through scratch. state: requests done, and where the bytes of the last one start. */
+/* What the cast refused, by the number of the element in its tensor as the file has it. */
+static heft_status run_refuse(const heft__running *job, const heft__plan_item *item, const heft__box *box,
+                              const heft__refusal *refusal, heft_error *err) {
+    const heft__plan_nest *nest = &job->plan->nests[item->nest];
+    const heft__plan_source *source = &job->plan->sources[item->source];
+    uint32_t file;
+    const heft__entry *entry = heft__archive_entry(source->archive, item->id, &file);
+    uint64_t at = item->offset + box->src - heft__entry_offset(source->archive->files[file], entry);
+    for (uint32_t d = 0; d < nest->rank; d++)
+        at += refusal->steps[d] * (uint64_t)heft__plan_loops(job->plan, nest)[d].loop.src;
+    heft__cast cast;
+    heft__cast_find(nest->from, nest->to, job->plan->cast_flags, &cast);
+    heft_status status = heft__cast_fail(&cast, refusal->element, at / nest->unit, err);
+    heft__error_name(err, source->archive, item->id);
+    return status;
+}
+
+/* The bytes of a box, which are in scratch from `from` on, to their places. */
+static heft_status run_nest_land(const heft__running *job, const heft__plan_item *item, heft__box *box,
+                                 const uint8_t *from, heft_error *err) {
+    const heft__plan_nest *nest = &job->plan->nests[item->nest];
+    int64_t step = (int64_t)box->span; /* in scratch the requests lie back to back */
+    for (uint32_t d = nest->level; d-- > 0;) {
+        box->loops[d].src = step;
+        step *= (int64_t)box->loops[d].count;
+    }
+    uint8_t *to = run_place(job, item) + box->dst;
+    if (!nest->to) {
+        heft__copy_loops(to, from, box->loops, nest->rank, (size_t)box->unit, nest->swap);
+        return HEFT_OK;
+    }
+    heft__refusal refusal;
+    bool stream = !job->plan->ring && job->plan->sum.kept_nbytes >= HEFT__PLAN_STREAM;
+    heft__conversion how = {nest->from, nest->to, job->plan->cast_flags | (stream ? HEFT__CAST_STREAM : 0)};
+    if (heft__convert_loops(to, from, box->loops, nest->rank, nest->swap, &how, &refusal)) return HEFT_OK;
+    return run_refuse(job, item, box, &refusal, err);
+}
+
+/* A batch of boxes through scratch. state: requests of the box that are done, where the bytes of the last one start, boxes
+ * that are done. */
 static bool run_nest_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
-    (void)status, (void)err;
     const heft__running *job = ctx;
     const heft__plan_item *item = run_item(job, task);
     const heft__plan_nest *nest = &job->plan->nests[item->nest];
-    heft__box box;
-    heft__nest_box(job->plan, nest, task->block.part, &box);
-    if (task->state[0] < box.nreads) {
-        uint64_t src;
-        int64_t dst;
-        heft__nest_read(nest, &box, task->state[0], &src, &dst);
-        task->state[1] = run_nest_request(job, task, item, src, box.span, task->scratch + task->state[0] * box.span);
-        task->state[0]++;
-        return true;
+    uint64_t first = task->block.part * nest->batch, *reads = &task->state[0], *boxes = &task->state[2];
+    for (; *boxes < nest->batch && first + *boxes < nest->nboxes; ++*boxes, *reads = 0) {
+        heft__box box;
+        heft__nest_box(job->plan, nest, first + *boxes, &box);
+        if (*reads < box.nreads) {
+            uint64_t src;
+            int64_t dst;
+            heft__nest_read(nest, &box, *reads, &src, &dst);
+            task->state[1] = run_nest_request(job, task, item, src, box.span, task->scratch + *reads * box.span);
+            ++*reads;
+            return true;
+        }
+        *status = run_nest_land(job, item, &box, task->scratch + task->state[1], err);
+        if (*status != HEFT_OK) return false;
     }
-    int64_t step = (int64_t)box.span; /* in scratch the requests lie back to back */
-    for (uint32_t d = nest->level; d-- > 0;) {
-        box.loops[d].src = step;
-        step *= (int64_t)box.loops[d].count;
-    }
-    heft__copy_loops(run_place(job, item) + box.dst, task->scratch + task->state[1], box.loops, nest->rank,
-                     (size_t)box.unit, nest->swap);
     return false;
 }
 
@@ -378,7 +415,7 @@ heft_status heft__run(const heft_plan *plan, uint8_t *const *slots, heft_read_st
     if (status == HEFT_OK) {
         stats->kept_nbytes = plan->sum.kept_nbytes;
         stats->over_read_nbytes = plan->sum.over_read_nbytes;
-        stats->spanned_nbytes = stats->requested_nbytes - stats->kept_nbytes - stats->over_read_nbytes;
+        stats->spanned_nbytes = stats->requested_nbytes - plan->wanted - stats->over_read_nbytes;
     }
     return status;
 }

@@ -74,7 +74,8 @@ static heft_status choose_map(heft_plan *plan, heft__plan_source *source, heft_e
     uint64_t address = heft__plan_address(source->source);
     for (uint64_t i = source->first_item; i < source->first_item + source->nitems; i++) {
         heft__plan_item *item = &plan->items[i];
-        if (item->nest != HEFT__PLAN_NONE) {
+        bool nest = item->nest != HEFT__PLAN_NONE, cast = nest && plan->nests[item->nest].to;
+        if (nest && !cast) {
             uint32_t file;
             const heft__entry *entry = heft__archive_entry(source->archive, item->id, &file);
             char name[260], why[340];
@@ -87,7 +88,7 @@ static heft_status choose_map(heft_plan *plan, heft__plan_source *source, heft_e
             heft__error_tensor(err, entry->name, entry->name_len);
             return HEFT_UNSUPPORTED;
         }
-        item->mapped = (address + item->offset) % heft__plan_align(plan, item) == 0;
+        item->mapped = !cast && (address + item->offset) % heft__plan_align(plan, item) == 0;
         item->side = item->apart = !item->mapped;
     }
     source->path = HEFT_PATH_MAP;

@@ -46,17 +46,18 @@ heft_status heft__plan_sort(heft_plan *plan, heft_error *err) {
     if (plan->sorted) return HEFT_OK;
     heft_status status = coalesce_order(plan, err);
     if (status != HEFT_OK) return status;
-    uint64_t kept = 0;
+    uint64_t kept = 0, held = 0;
     for (uint64_t i = 0; i < plan->nitems; i++) {
         const heft__plan_item *item = &plan->items[i];
         heft__plan_source *source = &plan->sources[item->source];
         uint64_t n = heft__plan_kept(plan, item);
-        if (!heft__add_u64(kept, n, &kept))
+        if (!heft__add_u64(kept, n, &kept) || !heft__add_u64(held, heft__plan_held(plan, item), &held))
             return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the views have 2^64 bytes or more");
         if (source->nitems++ == 0) source->first_item = i;
         source->kept += n;
     }
-    plan->sum.kept_nbytes = kept;
+    plan->wanted = kept;
+    plan->sum.kept_nbytes = held;
     plan->sorted = true;
     return HEFT_OK;
 }
@@ -127,8 +128,8 @@ static uint64_t coalesce_sum(const uint64_t *gaps, uint64_t n, uint64_t size, ui
 }
 
 uint64_t heft__plan_budget(const heft_plan *plan) {
-    uint64_t kept = plan->sum.kept_nbytes / 20;
-    return kept > HEFT__PLAN_BUDGET_MIN ? kept : HEFT__PLAN_BUDGET_MIN;
+    uint64_t part = plan->wanted / 20;
+    return part > HEFT__PLAN_BUDGET_MIN ? part : HEFT__PLAN_BUDGET_MIN;
 }
 
 /* Gaps are taken by rising size, ties by offset, until the budget is spent. */

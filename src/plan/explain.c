@@ -34,6 +34,8 @@ static void explain_nest(explain_out *out, const heft_plan *plan, const heft__pl
                  nest->nreads, nest->level, nest->unit, unit);
     if (nest->unit_tile < nest->unit) explain_line(out, " in pieces of %" PRIu64, nest->unit_tile);
     if (nest->swap) explain_line(out, ", swap %u", nest->swap);
+    if (nest->to) explain_line(out, ", %s -> %s", heft_dtype_name(nest->from), heft_dtype_name(nest->to));
+    if (nest->batch > 1 && !nest->bits) explain_line(out, ", %" PRIu64 " boxes a block", nest->batch);
     explain_line(out, "\n");
     for (uint32_t d = 0; d < nest->rank; d++)
         explain_line(out, "      loop %" PRIu64 " x %" PRId64 " -> %" PRId64 ", tile %" PRIu64 "\n",

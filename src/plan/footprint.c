@@ -28,7 +28,8 @@ static double footprint_atlas(const heft_plan *plan) {
         const heft__plan_item *item = &plan->items[i];
         uint32_t file;
         heft_dtype dtype = heft__archive_entry(plan->sources[item->source].archive, item->id, &file)->dtype;
-        if (dtype == HEFT_F8_E4M3 || dtype == HEFT_F8_E5M2) fp8 += heft__plan_kept(plan, item);
+        if (item->nest != HEFT__PLAN_NONE && plan->nests[item->nest].to) dtype = plan->nests[item->nest].to;
+        if (dtype == HEFT_F8_E4M3 || dtype == HEFT_F8_E5M2) fp8 += heft__plan_held(plan, item);
     }
     return fp8 > plan->sum.kept_nbytes / 2 ? 1.5 : 1.3;
 }
@@ -47,7 +48,7 @@ static uint64_t footprint_counted(const heft_plan *plan, bool by_caller) {
     uint64_t counted = plan->sum.kept_nbytes;
     if (by_caller) return counted;
     for (uint64_t i = 0; i < plan->nitems; i++)
-        if (plan->items[i].mapped && !plan->items[i].side) counted -= heft__plan_kept(plan, &plan->items[i]);
+        if (plan->items[i].mapped && !plan->items[i].side) counted -= heft__plan_held(plan, &plan->items[i]);
     return plan->ring && plan->ring < counted ? plan->ring : counted;
 }
 

@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
+#include "dtype/cast.h"
 
 #include <string.h>
 
@@ -80,6 +82,21 @@ static uint32_t items_swap(const heft_plan *plan, const heft__entry *entry) {
     return (entry->flags & HEFT__ENTRY_BIG ? plan->swap_big : plan->swap) && bits > 8 ? bits / 8u : 0;
 }
 
+/* What an entry is to be converted to: HEFT_DTYPE_NONE where it stays what it is. */
+static heft_status items_target(const heft_plan *plan, const heft_archive *archive, const heft__entry *entry,
+                                uint32_t file, heft_dtype *out, heft_error *err) {
+    *out = plan->as == entry->dtype ? HEFT_DTYPE_NONE : plan->as;
+    if (!*out || heft__cast_supported(entry->dtype, *out)) return HEFT_OK;
+    heft_error why;
+    char name[170];
+    heft_status status = heft__cast_fail_pair(entry->dtype, *out, &why);
+    heft__escape(name, sizeof name, entry->name, entry->name_len);
+    heft__fail(err, status, why.fault, "tensor \"%s\": %s", name, why.message);
+    heft__error_tensor(err, entry->name, entry->name_len);
+    heft__error_file(err, archive->files[file]->source->label);
+    return status;
+}
+
 /* A tensor that does not lie row-major is gathered as a view of it is. The plan has places of its own for it. */
 static heft_status items_add_fortran(heft_plan *plan, const heft_archive *archive, uint64_t id, uint32_t number,
                                      heft_error *err) {
@@ -96,11 +113,13 @@ heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, 
     uint32_t file, source;
     const heft__entry *entry = heft__archive_entry(archive, id, &file);
     if (entry->flags & HEFT__ENTRY_FORTRAN) return items_add_fortran(plan, archive, id, number, err);
+    heft_dtype to;
     plan->sum.nviews++;
-    if (entry->end == entry->begin) return HEFT_OK;
-    heft_status status = items_source(plan, archive, file, &source, err);
+    heft_status status = items_target(plan, archive, entry, file, &to, err);
+    if (status != HEFT_OK || entry->end == entry->begin) return status;
+    status = items_source(plan, archive, file, &source, err);
     if (status != HEFT_OK) return status;
-    const heft__dtype_info *info = &heft__dtypes[entry->dtype];
+    const heft__dtype_info *info = &heft__dtypes[to ? to : entry->dtype];
     heft__plan_item item = {.offset = archive->files[file]->data_start + entry->begin,
                             .nbytes = entry->end - entry->begin,
                             .source = source,
@@ -110,9 +129,10 @@ heft_status heft__plan_add_tensor(heft_plan *plan, const heft_archive *archive, 
                             .slot = plan->slots ? number : 0,
                             .align = info->align};
     uint32_t swap = items_swap(plan, entry);
-    if (!swap) return items_push(plan, &item, err);
-    heft__loop loop = {item.nbytes / swap, swap, swap};
-    heft__plan_nest nest = {.unit = swap, .rank = 1, .swap = swap};
+    if (!swap && !to) return items_push(plan, &item, err);
+    uint32_t unit = to ? heft__dtypes[entry->dtype].bits / 8u : swap;
+    heft__loop loop = {item.nbytes / unit, unit, to ? info->bits / 8 : (int64_t)unit};
+    heft__plan_nest nest = {.unit = unit, .rank = 1, .swap = swap, .from = entry->dtype, .to = to};
     return items_push_nest(plan, &item, &nest, &loop, err);
 }
 
@@ -156,9 +176,11 @@ heft_status heft__plan_check_view(const heft_view *view, uint64_t *count, heft_e
     return HEFT_OK;
 }
 
-/* The loops of a view, outermost first, in bytes or bits of `bits` an element. False: a step does not fit. */
-static bool items_loops(const heft_view *view, uint32_t unit, const int64_t *dst_strides, heft__loop *loops) {
-    int64_t packed = unit, reach = 0, sum = 0;
+/* The loops of a view, outermost first, in bytes or bits: `unit` an element in the file, `packed` in memory. False: a step does
+ * not fit. */
+static bool items_loops(const heft_view *view, uint32_t unit, int64_t packed, const int64_t *dst_strides,
+                        heft__loop *loops) {
+    int64_t reach = 0, sum = 0;
     for (uint32_t d = view->rank; d-- > 0;) {
         loops[d] = (heft__loop){(uint64_t)view->shape[d], 0, packed};
         packed *= view->shape[d];
@@ -197,21 +219,24 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
     heft_status status = heft__plan_check_view(view, &count, err);
     if (status != HEFT_OK || count == 0) return status;
     const heft__entry *entry = heft__archive_entry(view->archive, view->id, &file);
-    const heft__dtype_info *info = &heft__dtypes[entry->dtype];
+    heft_dtype to;
+    status = items_target(plan, view->archive, entry, file, &to, err);
+    if (status != HEFT_OK) return status;
+    const heft__dtype_info *info = &heft__dtypes[entry->dtype], *landed = &heft__dtypes[to ? to : entry->dtype];
     uint32_t scale = info->bits < 8 ? 8 : 1, swap = items_swap(plan, entry), rank = view->rank; /* steps per byte */
-    uint64_t unit = info->bits < 8 ? info->bits : info->bits / 8u;
+    uint64_t unit = info->bits < 8 ? info->bits : info->bits / 8u, size = to ? landed->bits / 8u : unit;
     int64_t src = view->offset * (int64_t)unit, dst = 0;
-    uint64_t packed = scale == 8 ? (count * unit + 7) / 8 : count * unit;
-    if (place > (uint64_t)INT64_MAX - packed)
+    uint64_t packed = scale == 8 ? (count * unit + 7) / 8 : count * size;
+    if (count > (uint64_t)INT64_MAX / size || place > (uint64_t)INT64_MAX - packed)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "the destination is too large");
-    if (!items_loops(view, (uint32_t)unit, dst_strides, loops))
+    if (!items_loops(view, (uint32_t)unit, (int64_t)size, dst_strides, loops))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the strides of the destination do not fit");
     if (!dst_strides && place + packed > plan->sum.dst_nbytes) plan->sum.dst_nbytes = place + packed;
     if (swap && swap < unit) { /* two components an element */
         loops[rank++] = (heft__loop){unit / swap, swap, swap};
         unit = swap;
     }
-    rank = heft__nest_normalize(loops, rank, &unit, swap != 0, &src, &dst);
+    rank = heft__nest_normalize(loops, rank, &unit, swap || to, &src, &dst);
     bool whole = scale == 8 && items_whole_bytes(loops, rank, unit, src, dst);
     if (whole) {
         for (uint32_t d = 0; d < rank; d++) {
@@ -234,9 +259,9 @@ heft_status heft__plan_add_view(heft_plan *plan, const heft_view *view, uint64_t
                             .view = number,
                             .nest = HEFT__PLAN_NONE,
                             .slot = plan->slots ? number : 0,
-                            .align = info->align};
-    if (rank == 0 && !swap && scale == 1) return items_push(plan, &item, err);
-    heft__plan_nest nest = {.unit = unit, .rank = rank, .swap = swap, .bits = scale == 8};
+                            .align = landed->align};
+    if (rank == 0 && !swap && !to && scale == 1) return items_push(plan, &item, err);
+    heft__plan_nest nest = {.unit = unit, .rank = rank, .swap = swap, .from = entry->dtype, .to = to, .bits = scale == 8};
     if (nest.bits) {
         nest.src_bit = src % 8;
         nest.dst_bit = dst;

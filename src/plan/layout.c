@@ -41,7 +41,7 @@ static heft_status layout_packed(const heft_plan *plan, const heft__plan_run *ru
         } else
             *slack -= gap;
         item->place = (int64_t)place;
-        if (!heft__add_u64(place, heft__plan_kept(plan, item), &cursor) || cursor > (uint64_t)INT64_MAX / 2)
+        if (!heft__add_u64(place, heft__plan_held(plan, item), &cursor) || cursor > (uint64_t)INT64_MAX / 2)
             return layout_too_large(err);
         if (align > arena->align) arena->align = (uint32_t)align;
     }
@@ -138,7 +138,8 @@ static heft_status layout_places(heft_plan *plan, heft_error *err) {
             status = layout_too_large(err);
     }
     plan->sum.dst_nbytes = plan->slack = total;
-    for (uint64_t r = 0; status == HEFT_OK && r < plan->nruns; r++) plan->slack -= plan->runs[r].kept;
+    for (uint64_t i = 0; status == HEFT_OK && i < plan->nitems; i++)
+        if (!plan->items[i].mapped) plan->slack -= heft__plan_held(plan, &plan->items[i]);
     return status;
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 
-uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, bool swap, int64_t *src, int64_t *dst) {
+uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, bool fixed, int64_t *src, int64_t *dst) {
     uint32_t n = 0;
     for (uint32_t d = 0; d < rank; d++) {
         heft__loop loop = loops[d];
@@ -28,7 +28,7 @@ uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, 
         } else
             loops[n++] = inner;
     }
-    if (!swap && n > 0 && loops[n - 1].src == (int64_t)*unit && loops[n - 1].dst == (int64_t)*unit)
+    if (!fixed && n > 0 && loops[n - 1].src == (int64_t)*unit && loops[n - 1].dst == (int64_t)*unit)
         *unit *= loops[--n].count;
     return n;
 }
@@ -154,7 +154,7 @@ static bool nest_count_boxes(const heft_plan *plan, heft__plan_nest *nest, const
 static uint64_t nest_limit(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_loop *loops,
                            const heft__plan_source *source, uint64_t inner) {
     uint64_t scratch = heft__plan_scratch(plan, source);
-    nest->scatter = !nest->bits && !nest->swap && !nest->direct && nest->unit >= plan->unit_min;
+    nest->scatter = !nest->bits && !nest->swap && !nest->to && !nest->direct && nest->unit >= plan->unit_min;
     if (nest->scatter) { /* as much kept as a block of a plain run, within four blocks of file */
         uint64_t span = nest_span(loops, nest->level, nest->rank, nest->unit, false),
                  block = plan->options.block_nbytes;
@@ -162,7 +162,16 @@ static uint64_t nest_limit(const heft_plan *plan, heft__plan_nest *nest, const h
         return limit > HEFT__READ_MAX ? HEFT__READ_MAX : limit;
     }
     if (nest->direct) scratch -= 2 * (uint64_t)source->direct_align;
+    else if (nest->to && scratch > HEFT__PLAN_SCRATCH_CAST) scratch = HEFT__PLAN_SCRATCH_CAST;
     return scratch * (nest->bits ? 8 : 1);
+}
+
+/* Boxes that are converted are small. A block has so many of them that it is as large as those of plain runs: two workers then
+ * do not bring in the same huge page. */
+static void nest_batch(const heft_plan *plan, heft__plan_nest *nest) {
+    uint64_t block = plan->options.block_nbytes;
+    nest->batch = nest->bits ? nest->nboxes : 1;
+    if (nest->to && nest->box_nbytes < block) nest->batch = block / nest->box_nbytes;
 }
 
 bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_item *item) {
@@ -178,7 +187,8 @@ bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__p
         if (!heft__mul_u64(nest->kept, loops[d].loop.count, &nest->kept)) return false;
         if (d >= nest->level) inner *= loops[d].loop.count;
     }
-    nest->kept = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
+    nest->kept = nest->held = nest->bits ? (nest->kept + 7) / 8 : nest->kept;
+    if (nest->to && !heft__mul_u64(nest->kept / nest->unit, heft__dtypes[nest->to].bits / 8u, &nest->held)) return false;
     nest_fill(nest, loops, nest_limit(plan, nest, loops, source, inner), nest->rank, 1);
     if (!nest->scatter && !nest->bits && !nest->direct) {
         uint64_t scratch = heft__plan_scratch(plan, source), share = plan->scratch_share;
@@ -190,5 +200,7 @@ bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__p
         for (uint32_t d = 0; d < nest->level; d++) nest->box_nbytes *= loops[d].tile;
         nest->box_nbytes += 2 * (uint64_t)source->direct_align;
     }
-    return nest->bits || nest->direct ? nest_count_boxes(plan, nest, loops, item) : nest_count(nest, loops);
+    bool fits = nest->bits || nest->direct ? nest_count_boxes(plan, nest, loops, item) : nest_count(nest, loops);
+    nest_batch(plan, nest);
+    return fits;
 }

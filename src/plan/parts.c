@@ -66,7 +66,10 @@ static uint64_t parts_count(const heft__plan_run *run, const parts_line *line) {
 
 uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run) {
     const heft__plan_item *item = &plan->items[run->first_item];
-    if (item->nest != HEFT__PLAN_NONE) return plan->nests[item->nest].bits ? 1 : plan->nests[item->nest].nboxes;
+    if (item->nest != HEFT__PLAN_NONE) {
+        const heft__plan_nest *nest = &plan->nests[item->nest];
+        return nest->nboxes / nest->batch + (nest->nboxes % nest->batch != 0);
+    }
     uint64_t half = plan->options.block_nbytes / 2, tail = HEFT__PLAN_TAIL < half ? HEFT__PLAN_TAIL : half;
     if (run->kind == HEFT_RUN_DIRECT && !run->direct && run->nbytes < tail)
         return 1; /* most are, where there are many */

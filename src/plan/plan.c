@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "dtype/cast.h"
 
 #include <string.h>
 
@@ -49,6 +50,8 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
     plan->side_arena = HEFT__PLAN_NONE;
     plan->swap = request->host_is_big_endian && !o->keep_file_order;
     plan->swap_big = !request->host_is_big_endian || o->keep_file_order; /* what is kept is the order of most files */
+    plan->as = o->dtype;
+    plan->cast_flags = (o->saturate ? HEFT__CAST_SATURATE : 0) | (o->allow_inexact ? HEFT__CAST_INEXACT : 0);
     plan->layout = request->layout;
     plan->slots = request->slots;
     if (!plan_reserve(&plan->alloc, (void **)&plan->items, &plan->items_capacity, request->nviews,

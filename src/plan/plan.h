@@ -15,8 +15,10 @@
  *     heft__plan_footprint    and heft__plan_admit
  *
  * A view whose bytes do not lie in one piece on both sides (strided, transposed, repacked, byte-swapped) is a nest: loops
- * over a contiguous unit, outermost in the file first. It is cut into boxes, equal tiles of its loops; a box is read by one
- * request, or by several where the gaps between them cost more than a request. No list of its runs exists anywhere. */
+ * over a contiguous unit, outermost in the file first. What is converted to another dtype is a nest of elements, whose steps
+ * are those of the old dtype in the file and those of the new one in memory. A nest is cut into boxes, equal tiles of its
+ * loops; a box is read by one request, or by several where the gaps between them cost more than a request. No list of its
+ * runs exists anywhere. */
 #ifndef HEFT_PLAN_PLAN_H
 #define HEFT_PLAN_PLAN_H
 
@@ -36,6 +38,8 @@
 #define HEFT__PLAN_CUT (UINT64_C(2) << 20)           /* blocks end where huge pages of the destination do */
 #define HEFT__PLAN_TAIL (UINT64_C(512) << 10)        /* a shorter last block joins its neighbour */
 #define HEFT__PLAN_SCRATCH (UINT64_C(1) << 20)       /* fits the second-level cache */
+#define HEFT__PLAN_SCRATCH_CAST (UINT64_C(256) << 10) /* of what is converted, but for direct reads: half of such a cache */
+#define HEFT__PLAN_STREAM (UINT64_C(64) << 20)       /* converted results of so many bytes go past the caches */
 #define HEFT__PLAN_DUMP (UINT64_C(64) << 10)
 #define HEFT__PLAN_VECTOR_MIN 4096                   /* mean piece from which vectors beat scratch and memcpy */
 #define HEFT__PLAN_UNIT_MIN 512                      /* the same for the units of a nest */
@@ -70,7 +74,7 @@ typedef struct heft__plan_source {
     uint64_t gap, view_gap;          /* most that is read over, between tensors and inside a view */
     uint64_t first_item, nitems;     /* set by heft__plan_sort */
     uint64_t first_run, nruns;
-    uint64_t kept;                   /* bytes */
+    uint64_t kept;                   /* bytes of the file */
     uint64_t pieces;                 /* what direct_io_tensor_cap was compared with */
     uint64_t requested, over_read, spanned;
     heft__source_facts facts;        /* as they were given */
@@ -112,14 +116,17 @@ typedef struct heft__plan_loop {
 
 typedef struct heft__plan_nest {
     uint64_t unit, unit_tile; /* bytes (bits) in one piece on both sides; how much of it one box holds */
-    uint64_t kept, requested; /* bytes */
+    uint64_t kept, requested; /* bytes of the file */
+    uint64_t held;            /* bytes in memory: `kept`, unless they are converted */
     uint64_t nreads, nboxes;
+    uint64_t batch;           /* boxes of one block, one after another */
     uint64_t box_nbytes;      /* scratch of one box */
     int64_t src_bit, dst_bit; /* of a sub-byte nest: bit of its first element after `offset` and `place` */
     uint32_t first_loop, rank;
     uint32_t level;           /* the loops from here on are covered by one request */
     uint32_t swap;            /* bytes of a component that are reversed; 0: none */
-    bool bits;                /* sub-byte: unit and steps are bits; its boxes are one block, since they share bytes */
+    heft_dtype from, to;      /* the unit is an element that is converted; HEFT_DTYPE_NONE: it is not */
+    bool bits;                /* sub-byte: unit and steps are bits; its boxes are one batch, since they share bytes */
     bool scatter;             /* units go straight to their places, gaps to the dump */
     bool direct;              /* requests are rounded out to multiples of the source's direct_align, in scratch */
 } heft__plan_nest;
@@ -147,6 +154,8 @@ struct heft_plan {
     uint64_t cap;              /* of a load: most pieces of a direct source */
     uint32_t workers, ramp_from; /* as in heft__engine_job */
     bool gap_wished;           /* the caller gave gap_nbytes: it holds for all paths */
+    heft_dtype as;             /* what is added from now on is converted to this; HEFT_DTYPE_NONE: to nothing */
+    uint32_t cast_flags;       /* HEFT__CAST_SATURATE, _INEXACT */
     bool swap, swap_big;       /* bring components to the other byte order: little-endian and big-endian ones */
     bool layout;               /* the plan chooses the places, in one arena */
     bool slots;                /* each view has a slot of its own; else all are in slot 0 */
@@ -175,14 +184,18 @@ struct heft_plan {
     uint64_t first_touch;         /* number of the first block that brings a mapping in; nblocks: there is none */
     uint64_t touch_nbytes;        /* of all such blocks */
     uint64_t edges, spill;        /* of direct sources: bytes read beyond what is kept, and memory that no tensor has */
+    uint64_t wanted;              /* bytes of files; kept bytes of `sum` are those in memory */
     heft_plan_summary sum;
     uint64_t scratch_nbytes, dump_nbytes; /* of one worker */
     bool has_vectors;                     /* some step fills vectors */
 };
 
-/* Bytes of an item that are delivered. */
+/* Bytes of an item that are wanted of its file, and those that it has in memory. */
 static inline uint64_t heft__plan_kept(const heft_plan *plan, const heft__plan_item *item) {
     return item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].kept;
+}
+static inline uint64_t heft__plan_held(const heft_plan *plan, const heft__plan_item *item) {
+    return item->nest == HEFT__PLAN_NONE ? item->nbytes : plan->nests[item->nest].held;
 }
 
 /* What the address of an item must be a multiple of. */
@@ -293,8 +306,8 @@ heft_status heft__plan_admit(const heft_footprint *footprint, uint64_t reserve, 
 
 /* nest.c: brings the loops of a view (outermost first; source and destination steps of any sign) to their normal form: dims
  * of 1 gone, source steps positive and falling, neighbours merged. *src and *dst move to the first byte (bit) in the file.
- * Returns the rank left; *unit grows by what is contiguous on both sides unless `swap`. */
-uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, bool swap, int64_t *src, int64_t *dst);
+ * Returns the rank left; *unit grows by what is contiguous on both sides unless it is `fixed`. */
+uint32_t heft__nest_normalize(heft__loop *loops, uint32_t rank, uint64_t *unit, bool fixed, int64_t *src, int64_t *dst);
 /* nest.c: chooses level and tiles for the path of the item's source, and counts. False: a number does not fit. */
 bool heft__nest_tile(const heft_plan *plan, heft__plan_nest *nest, const heft__plan_item *item);
 
@@ -324,7 +337,7 @@ typedef enum heft__plan_step {
     HEFT__PLAN_SCATTER,      /* vectors: pieces to their places, gaps to the dump */
     HEFT__PLAN_GATHER,       /* to scratch, then a copy a piece */
     HEFT__PLAN_NEST_SCATTER, /* a box straight to its places */
-    HEFT__PLAN_NEST_GATHER,  /* a box through scratch */
+    HEFT__PLAN_NEST_GATHER,  /* a batch of boxes through scratch, one after another; converted on the way */
     HEFT__PLAN_NEST_BITS     /* all boxes of a sub-byte nest, one after another */
 } heft__plan_step;
 

@@ -365,7 +365,7 @@ static void test_refusals(void **state) {
                                  {.peak_memory_multiplier = -1},
                                  {.peak_memory_multiplier = (double)NAN},
                                  {.peak_memory_multiplier = (double)INFINITY},
-                                 {.reserved_flags = {true}},
+                                 {.more_reserved_flags = {true}},
                                  {.io = HEFT_IO_DIRECT, .no_direct = true},
                                  {.io = HEFT_IO_DIRECT, .cache_policy = HEFT_CACHE_KEEP},
                                  {.arena = arena, .arena_scope = HEFT_ARENA_SHARD},

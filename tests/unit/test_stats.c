@@ -264,7 +264,7 @@ static void odd_views(void **state) {
     assert_int_equal(heft_view_stats(&view, NULL, NULL, NULL, NULL), HEFT_INVALID_ARGUMENT);
     heft_read_options options = {.struct_size = 3};
     assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
-    options = (heft_read_options){.struct_size = sizeof options, .reserved_flags = {false, false, true}};
+    options = (heft_read_options){.struct_size = sizeof options, .reserved_flags = {true}};
     assert_int_equal(heft_view_stats(&view, &options, &stats, NULL, NULL), HEFT_INVALID_ARGUMENT);
     part = view; /* views that no function of heft makes */
     part.rank = HEFT_MAX_RANK + 1;
