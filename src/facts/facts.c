@@ -111,7 +111,7 @@ void heft__facts_source(heft_source *source, const heft__extent *extents, uint64
     out->file = true;
     facts_fs_of(sys, source, out);
     facts_direct_of(sys, source, out);
-    heft__residency_ask(sys, source, extents, nextents, &out->residency);
+    heft__residency_ask(sys, source, out->fs_class == HEFT__FS_STACKED, extents, nextents, &out->residency);
 }
 
 const char *heft__fs_class_name(heft__fs_class fs_class) {

@@ -145,7 +145,7 @@ static void residency_begin(heft__residency *out, heft__residency_step step) {
     out->known = true;
 }
 
-void heft__residency_ask(const heft__facts_sys *sys, const heft_source *source, const heft__extent *extents,
+void heft__residency_ask(const heft__facts_sys *sys, const heft_source *source, bool stacked, const heft__extent *extents,
                          uint64_t nextents, heft__residency *out) {
     residency_walk walk = {source, extents, nextents ? extents + nextents : extents}, count = walk;
     uint64_t nruns = 0;
@@ -155,8 +155,9 @@ void heft__residency_ask(const heft__facts_sys *sys, const heft_source *source, 
     residency_begin(out, HEFT__RESIDENCY_CACHESTAT);
     bool exact = nruns <= RESIDENCY_CALLS && out->asked_nbytes <= RESIDENCY_WALK;
     uint64_t window = RESIDENCY_WALK / RESIDENCY_CALLS;
-    int code = exact ? residency_exact(sys, walk, out)
-                     : residency_spread(sys, walk, residency_cachestat, RESIDENCY_CALLS, window, out);
+    int code = stacked ? EOPNOTSUPP
+               : exact ? residency_exact(sys, walk, out)
+                       : residency_spread(sys, walk, residency_cachestat, RESIDENCY_CALLS, window, out);
     out->exact = exact && code == 0;
     if (code == 0) return;
     residency_begin(out, HEFT__RESIDENCY_NOWAIT);

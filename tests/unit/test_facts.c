@@ -294,6 +294,19 @@ static void steps_and_errors(void **state) {
     heft_source_unref(source);
 }
 
+/* cachestat of a file of an overlay answers 0, whatever is in memory. */
+static void stacked_files(void **state) {
+    (void)state;
+    heft_source *source = open_large(1 << 30);
+    heft__extent all = {0, 1 << 30};
+    fake.magic = 0x794C7630;
+    fake.nowait_errno = EOPNOTSUPP;
+    heft__residency answer = ask(source, &all, 1);
+    assert_int_equal(answer.step, HEFT__RESIDENCY_MINCORE);
+    assert_int_equal(fake.cachestats, 0);
+    heft_source_unref(source);
+}
+
 static void few_ranges_are_asked_exactly(void **state) {
     (void)state;
     uint64_t size = UINT64_C(1) << 30;
@@ -544,6 +557,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(direct_alignment, inject, restore),
         cmocka_unit_test_setup_teardown(sources_without_a_file, inject, restore),
         cmocka_unit_test_setup_teardown(steps_and_errors, inject, restore),
+        cmocka_unit_test_setup_teardown(stacked_files, inject, restore),
         cmocka_unit_test_setup_teardown(few_ranges_are_asked_exactly, inject, restore),
         cmocka_unit_test_setup_teardown(nothing_asked_is_not_known, inject, restore),
         cmocka_unit_test_setup_teardown(dirty_pages_are_seen, inject, restore),

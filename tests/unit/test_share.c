@@ -1,5 +1,5 @@
 /* Saves that share blocks with the files they come from, on a pretended file system that can: what lies where, and what space
- * that takes. Real ones: tests/oracle/test_sharing.py. */
+ * that takes. Real ones: tests/disks/test_disks.py. */
 #include "helper_files.h"
 
 #include "base/os_target.h"

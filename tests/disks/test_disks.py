@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""heft edit, copy, shard, merge on real file systems whose files can share blocks, with less space than the bytes need.
+"""Real file systems: xfs and btrfs share blocks, with less space than the bytes need; on them, an overlay and a tmpfs the
+unit tests that touch disks run once more.
 
-usage: test_sharing.py HEFT        (skipped, with the reason, where no such file system can be made and mounted)
+usage: test_disks.py HEFT FOLDER_OF_UNIT_TESTS        (skipped, with the reason, where none can be made and mounted)
 """
 import json
 import os
@@ -12,7 +13,9 @@ import sys
 import tempfile
 
 HEFT = os.path.abspath(sys.argv[1])
-KINDS = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "btrfs": ["mkfs.btrfs", "-q"]}
+UNITS = os.path.abspath(sys.argv[2])
+MAKE = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "btrfs": ["mkfs.btrfs", "-q"], "tmpfs": None, "overlay": None}
+TESTS = ["engine", "conformance", "facts", "load", "load_warm", "save", "save_set", "directory"]
 TENSORS, NBYTES = 50, 4 << 20
 SKIPPED = 77
 
@@ -69,35 +72,55 @@ def check(folder):
         assert digests(folder, name) == before, name
 
 
-def mounted(kind, make, top):
-    """A small file system of that kind, or why there is none."""
-    image, folder = os.path.join(top, kind + ".img"), os.path.join(top, kind)
-    if not shutil.which(make[0]):
-        return None, "%s is not installed" % make[0]
-    os.mkdir(folder)
+def units(folder):
+    for name in TESTS:
+        done = subprocess.run([os.path.join(UNITS, "test_" + name)], env={**os.environ, "HEFT_TEST_TMP": folder},
+                              capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, (folder, name, done.stdout[-4000:], done.stderr[-4000:])
+
+
+def commands(kind, top, folder):
+    """What makes a small file system of that kind and mounts it."""
+    if kind == "tmpfs":
+        return [["mount", "-t", "tmpfs", "-o", "size=512m", "none", folder]]
+    if kind == "overlay":
+        parts = {part: os.path.join(top, part) for part in ("lower", "upper", "work")}
+        for part in parts.values():
+            os.mkdir(part)
+        options = "lowerdir=%(lower)s,upperdir=%(upper)s,workdir=%(work)s" % parts
+        return [["mount", "-t", "overlay", "-o", options, "none", folder]]
+    image = os.path.join(top, "image")
     with open(image, "wb") as f:
-        f.truncate(512 << 20)
-    for command in ([*make, image], ["mount", "-o", "loop", image, folder]):
+        f.truncate(1 << 30)
+    return [[*MAKE[kind], image], ["mount", "-o", "loop", image, folder]]
+
+
+def run(kind, top):
+    """None, or why that kind was left out."""
+    folder = os.path.join(top, "disk")
+    os.mkdir(folder)
+    if MAKE[kind] and not shutil.which(MAKE[kind][0]):
+        return "%s is not installed" % MAKE[kind][0]
+    for command in commands(kind, top, folder):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            return None, "%s: %s" % (command[0], done.stderr.strip().split("\n")[-1])
-    return folder, None
+            return "%s: %s" % (command[0], done.stderr.strip().split("\n")[-1])
+    try:
+        units(folder)
+        if MAKE[kind]:
+            check(folder)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    return None
 
 
 def main():
     ran = 0
-    for kind, make in KINDS.items():
-        with tempfile.TemporaryDirectory(prefix="heft-share-") as top:
-            folder, reason = mounted(kind, make, top)
-            if not folder:
-                print("%s: left out: %s" % (kind, reason))
-                continue
-            try:
-                check(folder)
-            finally:
-                subprocess.run(["umount", folder], check=True)
-            print("%s: shared" % kind)
-            ran += 1
+    for kind in MAKE:
+        with tempfile.TemporaryDirectory(prefix="heft-disk-") as top:
+            reason = run(kind, top)
+        print("%s: %s" % (kind, "left out: " + reason if reason else "ok"), flush=True)
+        ran += not reason
     return 0 if ran else SKIPPED
 
 
