@@ -119,12 +119,14 @@ static void read_ids(heft_archive *archive, const uint64_t *ids, uint64_t n) {
     free(offsets);
 }
 
-/* The result is the weights: from them a program gets its tensors by name. */
-static void job_load(const char *path) {
+/* The result is the weights: from them a program gets its tensors by name. With `verify` all is read once more, and compared
+ * with the checksums that the file has. */
+static void load_file(const char *path, bool verify) {
     heft_archive *archive = open_archive(path);
     heft_load_options load = {.struct_size = sizeof load, .workers = options.workers};
     heft_weights *weights;
     heft_loaded tensor;
+    if (verify) need(heft_archive_verify(archive, NULL, 0, &options, NULL, NULL, &err));
     need(heft_load(archive, &load, &weights, NULL, &err));
     stop();
     for (uint64_t i = 0; i < heft_weights_count(weights); i++) {
@@ -133,6 +135,14 @@ static void job_load(const char *path) {
     }
     heft_weights_unref(weights);
     heft_archive_unref(archive);
+}
+
+static void job_load(const char *path) {
+    load_file(path, false);
+}
+
+static void job_npz_check(const char *path) {
+    load_file(path, true);
 }
 
 /* The names wanted are one a line in PATH.keep; that file is read before the clock starts. */
@@ -433,6 +443,7 @@ static const struct {
     {"views", job_views},
     {"load", job_load},
     {"npz_load", job_load},
+    {"npz_check", job_npz_check},
     {"filter", job_filter},
     {"slice_col", job_slice_col},
     {"slice_row", job_slice_row},

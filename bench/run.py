@@ -80,6 +80,7 @@ TABLE = [
 ]
 TABLE += [
     ("I npz_load hot", "npz of 1 GiB, stored, load", lambda r: [of_bound(r, 0.85)]),
+    ("I npz_check hot", "the same with the CRC-32 of every member checked", lambda r: []),
     ("I npz_save hot", "npz of 1 GiB, stored, save, not durable", lambda r: [of_bound(r, 0.7)]),
     ("R copy hot", "convert 1 GiB of BF16 to F32, not durable", lambda r: [of_bound(r, 0.7)]),
     ("W diff hot", "compare two equal files of 2 GiB", lambda r: [of_bound(r, 0.7)]),
