@@ -250,6 +250,8 @@ static uint32_t save_workers(const heft__save_run *run, const save_pool *pool) {
     uint64_t nbytes = 0;
     for (uint64_t i = 0; i < pool->nblocks; i++) nbytes += pool->blocks[i].nbytes;
     uint32_t workers = run->workers ? run->workers : nbytes < SAVE_ONE_WORKER ? 1 : heft__default_workers();
+    if (!run->workers && workers > 1 && run->sink.target && run->sink.target->direct_fd >= 0)
+        workers *= 2; /* while some wait for the disk, others fill the next blocks */
     if (run->sink.write) workers = 1;
     if (workers > HEFT__PARALLEL_MOST) workers = HEFT__PARALLEL_MOST;
     return workers < pool->nblocks ? workers : pool->nblocks ? (uint32_t)pool->nblocks : 1;
