@@ -102,13 +102,18 @@ static heft_status load_run_count(heft__load_work *work, heft_error *err) {
     return HEFT_OK;
 }
 
+/* Reading a header brings in so much of what follows at the most: a file of which no more is cached was not in use. */
+#define LOAD_HEADER_AHEAD (UINT64_C(1) << 20)
+
 /* Pages that were not there before the load go after it. Where the kernel can, the reads themselves have left none. */
 static void load_run_drop(const heft__load_work *work) {
     const heft_plan *plan = work->plan;
     for (uint64_t i = 0; i < plan->nsources && work->run.drop; i++) {
         const heft__plan_source *source = &plan->sources[i];
         const heft__residency *before = &source->facts.residency;
-        if (!atomic_load(&work->run.channels[i].drop_refused) || !before->known || before->resident_nbytes) continue;
+        if (!atomic_load(&work->run.channels[i].drop_refused) || !before->known ||
+            before->resident_nbytes > LOAD_HEADER_AHEAD)
+            continue;
         for (uint64_t r = source->first_run; r < source->first_run + source->nruns; r++)
             heft__source_advise(source->source, plan->runs[r].offset, plan->runs[r].nbytes, HEFT__ADVICE_UNWANTED);
     }

@@ -10,11 +10,13 @@
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
+#define SANITIZED true
 #endif
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
+#if !defined(SANITIZED) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#define SANITIZED true
+#elif !defined(SANITIZED)
+#define SANITIZED false
 #endif
 
 #define MARGIN (UINT64_C(2) << 20)
@@ -110,9 +112,10 @@ static void child(const char *path, way load, heft_io io) {
 
 static void the_peak_is_as_announced(void **state) {
     (void)state;
-#if defined(SANITIZED)
-    printf("left out: a sanitizer has memory of its own\n");
-#else
+    if (SANITIZED) {
+        printf("left out: a sanitizer has memory of its own\n");
+        return;
+    }
     if (test_skip_emulated("/proc tells of the emulator")) return;
     char path[400];
     snprintf(path, sizeof path, "%s", load_set("peak", 3, 40, 32 << 20));
@@ -121,7 +124,6 @@ static void the_peak_is_as_announced(void **state) {
     child(path, iterated, HEFT_IO_BUFFERED);
     child(path, ring, HEFT_IO_BUFFERED);
     child(path, mapped, HEFT_IO_MAP);
-#endif
 }
 
 int main(void) {

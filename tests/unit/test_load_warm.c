@@ -4,7 +4,9 @@
 
 #include "base/os.h"
 #include "facts/facts.h"
+#include "source/source.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -174,8 +176,59 @@ static void test_estimates(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- what becomes of the page cache under cache_policy drop ---- */
+
+static const heft__source_sys *real_calls;
+static uint64_t flag_reads;
+
+static int64_t flags_refused(int fd, const heft__vec *vec, size_t nvec, uint64_t offset, int flags) {
+    if (flags == 0) return real_calls->preadv_flags(fd, vec, nvec, offset, flags);
+    flag_reads++;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+/* Bytes that are cached after a load of everything. */
+static uint64_t after_load(const char *path, heft_cache_policy policy, bool refused) {
+    heft_archive *archive = load_open(path);
+    heft_load_options o = {.struct_size = sizeof o, .io = HEFT_IO_BUFFERED, .cache_policy = policy, .workers = 1};
+    heft_weights *w;
+    real_calls = heft__source_sys_get();
+    heft__source_sys calls = *real_calls;
+    if (calls.preadv_flags) calls.preadv_flags = flags_refused;
+    flag_reads = 0;
+    if (refused) heft__source_sys_replace(&calls);
+    heft_status status = heft_load(archive, &o, &w, NULL, &err);
+    heft__source_sys_replace(NULL);
+    assert_int_equal(status, HEFT_OK);
+    heft_weights_unref(w);
+    uint64_t cached = resident(archive, 0, heft_source_size(heft_archive_source(archive, 0)));
+    heft_archive_unref(archive);
+    return cached;
+}
+
+/* Pages that were not there before are gone after the load, by the flag of each read or, where that is refused, by advice at
+ * the end; pages that were there stay. */
+static void test_drop(void **state) {
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        const char *path = cold("drop", 9 << 20);
+        heft_archive *archive = load_open(path);
+        uint64_t all = heft_source_size(heft_archive_source(archive, 0)), before = resident(archive, 0, all);
+        heft_archive_unref(archive);
+        if (before > all / 8) continue; /* nobody says, or these files cannot be made cold */
+        uint64_t dropped = after_load(path, HEFT_CACHE_DROP, refused);
+        assert_int_equal(flag_reads, refused && heft__source_sys_get()->preadv_flags ? 1 : 0); /* asked once */
+        assert_true(dropped < all / 4);
+        uint64_t hot = after_load(path, HEFT_CACHE_NEUTRAL, false);
+        if (hot < all) continue; /* other programs need the memory */
+        assert_true(after_load(path, HEFT_CACHE_DROP, refused) > all / 4 * 3);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drop),
         cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_kept_only),
         cmocka_unit_test(test_budget),
