@@ -112,6 +112,7 @@ const cli_option cli_option_table[] = {
      "to npz and npy, BF16 and floats of 8 bits: refuse; void\n(raw bytes, as ml_dtypes); uint (the same bits)"},
     {"no-sync", 0, ARG_FLAG, ARGS_AT(no_sync), CLI_COPIERS | CLI_DIGEST, NULL, NULL,
      "do not wait for the disk: not safe against a power cut"},
+    {"verify", 0, ARG_FLAG, ARGS_AT(verify), CLI_LOAD, NULL, NULL, "compare what has landed with the digests of its files"},
     {"verify", 0, ARG_FLAG, ARGS_AT(verify), CLI_COPIERS, NULL, NULL, "read back what was written before it takes its name"},
     {"dry-run", 'n', ARG_FLAG, ARGS_AT(dry_run), CLI_COPIERS, NULL, NULL, "print the plan and write nothing"},
     {"set", 0, ARG_LIST, ARGS_AT(set), CLI_EDIT, "KEY=VALUE", NULL, "write metadata; may be given again"},

@@ -183,6 +183,24 @@ static void load_time(const cli_loader *loader, const load_round *round, cli_tex
     cli_print(line);
 }
 
+static void load_verified(const cli_loader *loader, const load_round *round, cli_text *line) {
+    const heft_load_stats *stats = &round->stats;
+    if (!loader->args->verify) return;
+    uint64_t left = loader->sum.ntensors - stats->nverified;
+    load_label(line, "verify");
+    cli_text_grouped(line, stats->nverified);
+    cli_text_str(line, " of ");
+    cli_text_plural(line, loader->sum.ntensors, "tensor");
+    cli_text_str(line, " are what their digests say, in ");
+    cli_text_seconds(line, stats->verify_seconds);
+    if (left) {
+        cli_text_str(line, "; ");
+        cli_text_grouped(line, left);
+        cli_text_str(line, " not checked: no digest, a part, or converted");
+    }
+    cli_print(line);
+}
+
 static void load_screen(const cli_loader *loader, const load_round *round, uint64_t number) {
     cli_text line = {0};
     cli_load_files files;
@@ -193,6 +211,7 @@ static void load_screen(const cli_loader *loader, const load_round *round, uint6
     cli_load_files_free(&files);
     load_reads(round, &line);
     load_casts(loader, &line);
+    load_verified(loader, round, &line);
     load_memory(loader, round, &line);
     load_time(loader, round, &line);
     cli_text_free(&line);
@@ -210,6 +229,7 @@ static void load_json_phases(heft__json_out *json, const cli_loader *loader, con
     cli_json_double(json, "plan", stats->plan_seconds);
     cli_json_double(json, "allocate", stats->allocate_seconds);
     cli_json_double(json, "read", stats->read_seconds);
+    cli_json_double(json, "verify", stats->verify_seconds);
     cli_json_double(json, "run", stats->total_seconds);
     heft__json_out_object_end(json);
 }
@@ -248,6 +268,9 @@ static void load_json(const cli_loader *loader, const load_round *round, uint64_
     cli_json_double(&json, "gbps", round->seconds > 0 ? (double)round->stats.kept_nbytes / round->seconds / 1e9 : 0);
     cli_json_u64_or_null(&json, "peak_rss", round->after.peak_rss_nbytes);
     cli_json_u64_or_null(&json, "start_rss", round->before.rss_nbytes);
+    heft__json_out_key(&json, "verified", SIZE_MAX);
+    if (loader->args->verify) heft__json_out_u64(&json, round->stats.nverified);
+    else heft__json_out_null(&json);
     load_json_counts(&json, round);
     load_json_phases(&json, loader, round);
     heft__json_out_key(&json, "touch", SIZE_MAX);

@@ -15,6 +15,7 @@ heft_load_options cli_load_options(const cli_args *args, const heft_filter *filt
     options.memory_limit_nbytes = args->limit;
     options.reserve_nbytes = args->reserve;
     options.peak_memory_multiplier = args->multiplier;
+    options.verify = args->verify; /* of load alone */
     return options;
 }
 

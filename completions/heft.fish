@@ -98,6 +98,7 @@ complete -c heft -n $load -l engine -x -a 'auto pool uring' -d 'who reads'
 complete -c heft -n $load -l align -x -d 'alignment of addresses'
 complete -c heft -n $load -l limit -x -d 'most memory to use'
 complete -c heft -n $load -l multiplier -x -d 'memory of a server by kept bytes'
+complete -c heft -n '__fish_seen_subcommand_from load' -l verify -d 'compare with digests'
 complete -c heft -n '__fish_seen_subcommand_from load' -l touch -d 'read every byte once'
 complete -c heft -n '__fish_seen_subcommand_from load' -l repeat -x -d times
 complete -c heft -n '__fish_seen_subcommand_from bench' -l samples -x -d rounds

@@ -141,7 +141,12 @@ typedef struct heft_load_options {
      * with keep_file_order. Deferred tensors are converted when they are read; of mapped files they lie beside the mapping. */
     heft_dtype dtype;
     bool allow_inexact;   /* of casts: as heft_cast_options */
-    bool more_reserved_flags[3];
+    /* Whole loads (heft_load, heft_load_run) only: what has landed is compared with the digests of its file, as
+     * heft_archive_verify finds them, in memory and by all workers; of mapped tensors and of arrays of an npz without a digest
+     * the file is read again. What has no digest, and what is converted or a part of a tensor on this rank, is not compared:
+     * nverified of the statistics says how many were. A digest of all data of a file is not looked at. */
+    bool verify;
+    bool more_reserved_flags[2];
     const heft_dtype_rule *dtype_rules; /* needed until the plan is made */
     size_t ndtype_rules;
 } heft_load_options;
@@ -294,6 +299,8 @@ typedef struct heft_load_stats {
     uint64_t block_nbytes;
     uint32_t workers;                     /* that ran */
     heft_engine engine;                   /* that ran */
+    uint64_t nverified;                   /* tensors that are what their digests say, under `verify` */
+    double verify_seconds;                /* in total_seconds too */
 } heft_load_stats;
 
 /* The tensors of a load, in memory. Reference-counted. Reading from any threads; insert, remove and detach from one
@@ -302,7 +309,8 @@ typedef struct heft_weights heft_weights;
 
 /* Runs a plan: all kept bytes in memory, or an error and nothing. May be repeated.
  * Errors: as heft_load_plan_admit; IO (errno, or truncated: tensor, offset, wanted, got), MISMATCH (a file changed since it
- * was opened; a cast refused an integer: tensor, value, and in `found` its number among the tensor's elements in the file),
+ * was opened; a cast refused an integer: tensor, value, and in `found` its number among the tensor's elements in the file;
+ * under `verify` bytes that a digest does not fit: tensor, expected, found), CORRUPT and UNSUPPORTED as heft_archive_verify,
  * CANCELLED, OUT_OF_MEMORY.
  * Thread rule: one thread per plan. */
 HEFT_API heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_stats *stats, heft_error *err);

@@ -66,11 +66,12 @@ static heft_status verify_places(verify_job *job, heft_error *err) {
     return HEFT_OK;
 }
 
-/* Which files are whole: all their tensors are asked for, known to heft, and none is bad already. */
+/* Which files are whole: all their tensors are asked for, known to heft, none is hidden, and none is bad already. */
 static void verify_find_whole(verify_job *job) {
     const heft_archive *archive = job->archive;
     for (uint32_t i = 0; i < archive->nfiles; i++)
-        job->whole[i] = job->wanted[i] && job->known.files[i].by && archive->files[i]->nwithheld == 0;
+        job->whole[i] = job->wanted[i] && job->known.files[i].by && archive->files[i]->nwithheld == 0 &&
+                        archive->files[i]->nreplaced == 0;
     for (uint64_t id = 0; id < archive->ntensors; id++) {
         uint32_t file;
         const heft__entry *entry = heft__archive_entry(archive, id, &file);
@@ -146,7 +147,7 @@ static void verify_text(const heft_verified *result, char expected[HEFT__DIGEST_
     heft__digest_text(result->found, nbytes, found);
 }
 
-static heft_status verify_fail_tensor(const verify_job *job, uint64_t id, const heft_verified *result, heft_error *err) {
+heft_status heft__verify_fail(const heft_archive *archive, uint64_t id, const heft_verified *result, heft_error *err) {
     static const char *const says[] = {"", "its metadata says", "its sidecar says", "the directory of the zip archive says",
                                        "all data of its file should have"};
     char expected[HEFT__DIGEST_TEXT_MOST], found[HEFT__DIGEST_TEXT_MOST];
@@ -157,7 +158,7 @@ static heft_status verify_fail_tensor(const verify_job *job, uint64_t id, const 
     else
         heft__fail(err, HEFT_MISMATCH, HEFT_FAULT_CHECKSUM, "its bytes have the %s %s, and %s %s",
                    result->by == HEFT_VERIFIED_BY_CRC32 ? "CRC-32" : "digest", found, says[result->by], expected);
-    heft__error_name(err, job->archive, id);
+    heft__error_name(err, archive, id);
     return HEFT_MISMATCH;
 }
 
@@ -198,7 +199,7 @@ static heft_status verify_answer(const verify_job *job, heft_error *err) {
         return known ? HEFT_OK
                      : heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL,
                                   "no digest of these tensors is known: they cannot be verified");
-    heft_status status = first != HEFT_NONE ? verify_fail_tensor(job, verify_id(job, first), &job->tensors[first], err)
+    heft_status status = first != HEFT_NONE ? heft__verify_fail(job->archive, verify_id(job, first), &job->tensors[first], err)
                                             : verify_fail_file(job, file, err);
     if (err) err->more = bad - 1 < UINT32_MAX ? (uint32_t)(bad - 1) : UINT32_MAX;
     return status;

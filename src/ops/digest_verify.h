@@ -25,6 +25,9 @@ heft_status heft__archive_verify(const heft_archive *archive, const heft_allocat
                                  const heft_read_options *options, heft_verified *tensors, heft_verified_file *files,
                                  heft_error *err);
 
+/* MISMATCH, naming tensor `id`, what was expected and what was found. */
+heft_status heft__verify_fail(const heft_archive *archive, uint64_t id, const heft_verified *result, heft_error *err);
+
 /* The CRC-32 of members of npz files: tensors[i] of ids[i] becomes BY_CRC32, where its file is one. (digest_zip.c) */
 heft_status heft__verify_members(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids, uint64_t nids,
                                  const heft_read_options *options, heft_verified *tensors, heft_error *err);

@@ -19,7 +19,7 @@ static heft_status load_refuse(heft_error *err, const char *what) {
 
 static heft_status load_check_options(const heft_load_options *o, heft_error *err) {
     const bool *flags = o->more_reserved_flags;
-    if (flags[0] || flags[1] || flags[2]) return load_refuse(err, "more_reserved_flags are not 0");
+    if (flags[0] || flags[1]) return load_refuse(err, "more_reserved_flags are not 0");
     if (o->io > HEFT_IO_DIRECT || o->engine > HEFT_ENGINE_URING || o->cache_policy > HEFT_CACHE_DROP ||
         o->huge > HEFT_HUGE_REQUIRE || o->arena_scope > HEFT_ARENA_SHARD)
         return load_refuse(err, "io, engine, cache_policy, huge or arena_scope is no known number");

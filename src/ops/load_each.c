@@ -58,6 +58,8 @@ static heft_status each_begin(each_job *job, heft_error *err) {
 heft_status heft_load_each(heft_load_plan *plan, int (*deliver)(void *ctx, const heft_loaded *tensor), void *ctx,
                            heft_load_stats *stats, heft_error *err) {
     if (!plan || !deliver) return heft__fail_null(err, plan ? "deliver" : "plan");
+    if (plan->options.verify)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "only a whole load can be verified, not one by callback");
     heft_status status = heft__load_sample(plan, err);
     uint64_t nbytes = plan->plan->nitems * sizeof(atomic_uint_fast32_t);
     each_job job = {.work = {.load = plan, .plan = plan->plan}, .deliver = deliver, .ctx = ctx};

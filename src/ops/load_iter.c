@@ -250,6 +250,8 @@ heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint
     if (order > HEFT_LOAD_ORDER_COMPLETION)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%lu is no order of an iterator",
                           (unsigned long)order);
+    if (plan->options.verify)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "only a whole load can be verified, not an iterator");
     if (ring_nbytes > UINT64_MAX / 2)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "a ring of %llu bytes",
                           (unsigned long long)ring_nbytes);

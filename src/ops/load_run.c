@@ -335,6 +335,7 @@ heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_st
     if (status == HEFT_OK) {
         status = heft__load_go(&work, HEFT_OK, err);
         if (status == HEFT_OK) status = heft__load_publish(&work, err);
+        if (status == HEFT_OK && plan->options.verify) status = heft__load_verify(&work, err);
         if (status == HEFT_OK) {
             *out = work.weights;
             work.weights = NULL;

@@ -36,6 +36,8 @@ heft_status heft__load_go(heft__load_work *work, heft_status status, heft_error 
 heft_status heft__load_end(heft__load_work *work, heft_error *err);
 /* Fills `data` of the weights: all kept tensors are there. */
 heft_status heft__load_publish(heft__load_work *work, heft_error *err);
+/* Compares what has been published with the digests of its files (load_verify.c): MISMATCH names the first bad tensor. */
+heft_status heft__load_verify(heft__load_work *work, heft_error *err);
 /* Frees what is left; weights too unless they were taken (set to NULL). */
 void heft__load_release(heft__load_work *work);
 /* Copies to the caller's struct, minding its struct_size, with what samples have read, which is told once; NULL: nobody asks. */

@@ -92,7 +92,8 @@ static heft_status sidecar_file(sidecar_job *job, uint32_t number, const heft_sa
     heft_status status = heft__digests_of_all(alloc, (const uint8_t(*)[16])job->own, emit.nentries, whole, err);
     if (status != HEFT_OK) return status;
     heft__digest_text(whole, 16, data);
-    status = heft__digests_sidecar(&emit, (const uint8_t(*)[16])job->own, listing->nwithheld ? NULL : data, &json, err);
+    bool all = listing->nwithheld == 0 && listing->nreplaced == 0;
+    status = heft__digests_sidecar(&emit, (const uint8_t(*)[16])job->own, all ? data : NULL, &json, err);
     if (status == HEFT_OK) status = heft__sidecar_write(heft_source_label(listing->source), &json, options, err);
     heft__json_out_free(&json);
     return status;

@@ -23,11 +23,11 @@ LOADERS = ("plan", "load", "warm")
 RULES = ["not-in-index", "replaced", "overlay", "exclude", "not-included", "vision", "mtp", "activation-scale",
          "expert-plan", "remote-expert", "expert-out-of-range", "callback", "defer", "kept"]
 PLAN = ["path", "fits", "refusal", "kept_tensors", "bytes_kept", "bytes_requested", "bytes_over_read", "bytes_spanned",
-        "bytes_slack", "blocks", "workers", "engine", "shards", "rules", "memory", "warnings", "replaced", "runs", "tensors"]
+        "bytes_slack", "blocks", "workers", "engine", "shards", "rules", "casts", "memory", "warnings", "replaced", "runs", "tensors"]
 LOAD = ["path", "load", "seconds", "tensors", "bytes_kept", "bytes_requested", "gbps", "peak_rss", "start_rss",
-        "bytes_over_read", "bytes_spanned", "bytes_mapped", "requests", "short_reads", "retries", "fallbacks",
+        "verified", "bytes_over_read", "bytes_spanned", "bytes_mapped", "requests", "short_reads", "retries", "fallbacks",
         "arena_nbytes", "slack_nbytes", "scratch_nbytes", "huge_wanted_nbytes", "huge_nbytes", "minor_faults", "major_faults",
-        "workers", "block_nbytes", "engine", "phases", "touch", "shards", "rules", "memory", "warnings",
+        "workers", "block_nbytes", "engine", "phases", "touch", "shards", "rules", "casts", "memory", "warnings",
         "replaced"]
 SHARD = ["file", "path", "reason", "why", "planned", "file_system", "class", "file_nbytes", "kept_nbytes",
          "requested_nbytes", "over_read_nbytes", "spanned_nbytes", "tensors", "runs", "resident_nbytes", "resident_by",
