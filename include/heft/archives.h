@@ -74,7 +74,8 @@ typedef struct heft_open_options {
  * replacement is in the warnings of the archive (REPLACED: the file that lost and the one that won): a note, or a warning
  * where dtype or shape differ. No index need name its tensors, and no rule of a filter withholds or defers them, but cuts
  * of tensor-parallel ranks apply. An overlay that is given and not there is NOT_FOUND; a damaged one is refused as any file
- * of the set. Nothing is an overlay that is not asked for; a file that the index names is none. */
+ * of the set. One that is given by the path of a file in the directory or glob that is opened is not counted among the files there
+ * that are the checkpoint. Nothing is an overlay that is not asked for; a file that the index names is none. */
 
 /* Opens a checkpoint: an index file (*.index.json), a file of any name, a model directory, or a glob that ends a path
  * ("dir/model-*.safetensors", resolved only if no file has that very name). Reads headers only: of a local

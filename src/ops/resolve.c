@@ -54,29 +54,44 @@ static bool resolve_beneath(const resolve_job *job) {
     return job->open->options.links == HEFT_LINKS_BENEATH;
 }
 
-/* The file that Atlas lays over a checkpoint, if the caller wants that and it is there. */
-static void resolve_beside(const resolve_job *job) {
-    heft__resolution *r = job->out;
-    const heft__directory_entry *entry = NULL;
-    if (job->open->options.atlas_overlay) entry = heft__folder_find(r->entries, r->nentries, HEFT__ATLAS_OVERLAY);
-    if (!entry || entry->kind == HEFT__FILE_DIRECTORY) return;
-    r->entries[entry - r->entries].named = true;
-    r->beside = entry->name;
+/* Whether a path is folder/name, letter by letter. */
+static bool resolve_is_in(const char *path, const char *folder, const char *name) {
+    const char *base = resolve_base(path);
+    size_t n = (size_t)(base - path), len = strlen(folder);
+    while (n > 1 && path[n - 1] == '/') n--;
+    while (len > 1 && folder[len - 1] == '/') len--;
+    if (strcmp(base, name) != 0) return false;
+    return n == 0 ? strcmp(folder, ".") == 0 : n == len && memcmp(path, folder, n) == 0;
 }
 
-/* heft__folder_choose, to which a file that lies over the others does not exist. False: out of memory. */
+/* Marks the files of the folder that are laid over the others: that of Atlas, if the caller wants it and it is there, and what
+ * the caller names by the folder's own path. */
+static void resolve_overlays(const resolve_job *job) {
+    heft__resolution *r = job->out;
+    const char *folder = heft__directory_path(r->directory);
+    for (uint64_t i = 0; i < r->nentries; i++) {
+        heft__directory_entry *entry = &r->entries[i];
+        if (entry->kind == HEFT__FILE_DIRECTORY) continue;
+        for (uint32_t k = 0; k < r->noverlays && !entry->overlay; k++)
+            entry->overlay = resolve_is_in(r->overlays[k], folder, entry->name);
+        if (!entry->overlay && job->open->options.atlas_overlay && strcmp(entry->name, HEFT__ATLAS_OVERLAY) == 0) {
+            r->beside = entry->name;
+            entry->overlay = true;
+        }
+        entry->named = entry->named || entry->overlay;
+    }
+}
+
+/* heft__folder_choose, to which files that lie over the others do not exist. False: out of memory. */
 static bool resolve_choose(const resolve_job *job, heft_index_mode mode, heft__folder_choice *out) {
     const heft__resolution *r = job->out;
-    heft__directory_entry *entries = r->entries;
     uint64_t n = 0;
-    if (r->beside) {
-        entries = heft__arena_alloc(&job->out->arena, r->nentries * sizeof *entries, sizeof(void *));
-        if (!entries) return false;
-        for (uint64_t i = 0; i < r->nentries; i++)
-            if (r->entries[i].name != r->beside) entries[n++] = r->entries[i];
-    }
-    return heft__folder_choose(entries, r->beside ? n : r->nentries, mode, job->open->options.variant,
-                               &job->out->arena, out);
+    heft__directory_entry *entries =
+        heft__arena_alloc(&job->out->arena, (r->nentries + 1) * sizeof *entries, sizeof(void *));
+    if (!entries) return false;
+    for (uint64_t i = 0; i < r->nentries; i++)
+        if (!r->entries[i].overlay) entries[n++] = r->entries[i];
+    return heft__folder_choose(entries, n, mode, job->open->options.variant, &job->out->arena, out);
 }
 
 static heft_status resolve_open_folder(const resolve_job *job, const char *path) {
@@ -494,7 +509,7 @@ static heft_status resolve_folder(const resolve_job *job, const char *path) {
     if (!status) status = resolve_marker(job);
     if (status) return status;
     heft__folder_choice choice;
-    resolve_beside(job);
+    resolve_overlays(job);
     if (!resolve_choose(job, job->open->options.index, &choice)) return resolve_memory(job);
     if (!choice.how) return resolve_nothing(job, &choice);
     if (choice.index) return resolve_index(job, choice.index);
@@ -515,7 +530,7 @@ static heft_status resolve_index_path(const resolve_job *job, const char *path) 
     heft_status status = resolve_open_folder(job, folder);
     if (!status) status = resolve_marker(job);
     if (status) return status;
-    resolve_beside(job);
+    resolve_overlays(job);
     if (job->open->options.index != HEFT_INDEX_IGNORE) return resolve_index(job, resolve_base(path));
     r->how = "all files of the folder";
     return resolve_without_index(job);
@@ -539,12 +554,12 @@ static heft_status resolve_glob(const resolve_job *job, const char *path) {
     r->beneath_levels = resolve_cache_levels(folder);
     heft_status status = resolve_open_folder(job, folder);
     if (status) return status;
-    resolve_beside(job);
+    resolve_overlays(job);
     r->names = heft__arena_alloc(&r->arena, r->nentries * sizeof *r->names, sizeof(void *));
     if (!r->names) return resolve_memory(job);
     for (uint64_t i = 0; i < r->nentries; i++) {
         const char *name = r->entries[i].name;
-        if (name == r->beside) continue;
+        if (r->entries[i].overlay) continue;
         /* As in shells, a dot file is matched by a glob with a dot only. */
         if (r->entries[i].kind == HEFT__FILE_DIRECTORY || (name[0] == '.' && glob[0] != '.')) continue;
         if (heft__glob_match(glob, len, name, strlen(name))) r->names[r->nnames++] = name;

@@ -159,7 +159,7 @@ typedef struct heft__directory_entry {
     heft__file_kind kind; /* links followed; REGULAR also where that is forbidden, so that opening it says why */
     uint64_t nbytes;
     int64_t mtime_ns;
-    bool named; /* for whoever listed it: an index names it */
+    bool named, overlay; /* for whoever listed it: an index or a caller names it; it is laid over the others */
 } heft__directory_entry;
 /* All entries but "." and "..", sorted by bytes, in `arena`. */
 heft_status heft__directory_list(heft__directory *directory, heft__arena *arena, heft__directory_entry **entries,

@@ -198,6 +198,40 @@ static void several(void **state) {
     heft_source_unref(source);
 }
 
+/* A file of the folder itself that is given as an overlay is no part of the set beneath. */
+static void of_the_same_folder(void **state) {
+    (void)state;
+    static const char *const base[] = {"a", "x", NULL}, *const fix[] = {"a", NULL};
+    char path[400], folder[400];
+    const char *paths[] = {path};
+    test_mkdir("pair");
+    write_file("pair/any.safetensors", base, "6", 6, ones);
+    write_file("pair/fix.safetensors", fix, "6", 6, twos);
+    snprintf(path, sizeof path, "%s", test_path("pair/fix.safetensors"));
+    heft_open_options options = {.struct_size = sizeof options, .overlays = paths, .noverlays = 1};
+    static const char *const ways[] = {"pair", "pair/", "pair/*.safetensors"};
+    for (size_t i = 0; i < 3; i++) { /* else ambiguous, or a name that two files share */
+        heft_archive *archive = opened(test_path(ways[i]), &options);
+        assert_int_equal(heft_archive_file_count(archive), 2);
+        assert_int_equal(first_byte(archive, "a"), 2);
+        replaced_are(archive, "N a:any.safetensors>fix.safetensors");
+        heft_archive_unref(archive);
+    }
+    static const char index[] = "{\"weight_map\":{\"a\":\"any.safetensors\",\"x\":\"any.safetensors\"}}";
+    heft_report *report;
+    test_write("pair/model.safetensors.index.json", index, sizeof index - 1);
+    OK(heft_check(test_path("pair"), &options, &report, &err));
+    assert_int_equal(heft_report_count(report), 1); /* the replacement: no orphan */
+    heft_report_free(report);
+    /* given by name, and the one of Atlas: it is one file */
+    snprintf(path, sizeof path, "%s", test_path(extra));
+    options.atlas_overlay = true;
+    snprintf(folder, sizeof folder, "%s", test_path(over));
+    heft_archive *archive = opened(folder, &options);
+    assert_int_equal(heft_archive_file_count(archive), 2);
+    heft_archive_unref(archive);
+}
+
 static void refusals(void **state) {
     (void)state;
     char path[400];
@@ -328,6 +362,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_the_option), cmocka_unit_test(as_atlas_does), cmocka_unit_test(beside_an_index),
         cmocka_unit_test(several),            cmocka_unit_test(refusals),      cmocka_unit_test(under_a_filter),
+        cmocka_unit_test(of_the_same_folder),
         cmocka_unit_test(loads),              cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, make_files, NULL);
