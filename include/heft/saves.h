@@ -204,6 +204,61 @@ HEFT_API heft_status heft_set_resume(const char *folder, bool *resumed, heft_err
  * Thread rule: any thread. */
 HEFT_API heft_status heft_save_clean(const char *folder, bool all, uint64_t *nremoved, heft_error *err);
 
+/* ---- in place ---------------------------------------------------------------------------------------------------- */
+
+/* A tensor under another name. Zero what is not used. */
+typedef struct heft_new_name {
+    uint64_t id;          /* in the archive */
+    const char *name;     /* UTF-8 */
+    size_t name_len;      /* 0 or SIZE_MAX: strlen(name) */
+    uint32_t reserved[2]; /* 0 */
+} heft_new_name;
+
+/* Options of an edit in place. Zero is the default of each; struct_size = sizeof(heft_edit_options). Copied at the call, but for
+ * what the pointers lead to. */
+typedef struct heft_edit_options {
+    size_t struct_size;
+    const heft_pair *metadata; /* all of it, as it is to be; NULL: as it is. `nmetadata` 0 with a pointer: none */
+    uint64_t nmetadata;
+    bool no_sync;              /* no fsync: safe against a crash of the program, not of the machine */
+    bool dry_run;              /* all is checked and measured, nothing is written */
+    const heft_allocator *allocator; /* NULL: malloc */
+} heft_edit_options;
+
+typedef struct heft_edit_stats {
+    uint64_t header_nbytes;  /* before the data, the length field included: what is available */
+    uint64_t needed_nbytes;  /* what the new header takes without padding; known also after LIMIT */
+    uint64_t changed_nbytes; /* bytes of the header that differ; 0: there was nothing to do */
+} heft_edit_stats;
+
+/* Changes names and metadata of a safetensors file where it stands: no byte behind the header is touched, and no space is needed
+ * but for a journal. `archive` is that file, opened by itself, and is old after it: open the file again. Digests of tensors in the
+ * metadata (heft.xxh3) get the new names. Not the way to do it where there is another: heft_save of the same tensors is atomic for
+ * readers too.
+ * The header spans many sectors, so that writing it is not atomic: PROGRAMS THAT OPEN THE FILE MEANWHILE MAY SEE A HEADER THAT IS
+ * PARTLY OLD AND PARTLY NEW. So a journal with both headers, ".heft-NAME.journal", lies beside the file before the first byte is
+ * written, and goes when all are on the disk. After a crash heft opens the file with the new header from the journal and a warning
+ * (EDIT_INTERRUPTED); other programs wait for heft_edit_resume or heft_edit_undo. A journal that does not belong to the file as it
+ * is, or is damaged, is ignored with a warning (JOURNAL_IGNORED).
+ * `names` may be NULL with nnames 0. Of an id that comes twice the last name counts. `stats` may be NULL.
+ * Errors: LIMIT, HEADER_LIMIT (the new header does not fit; found: the bytes it needs, expected: those available), EXISTS (another
+ * edit of it is going on), MISMATCH (one was interrupted: end it first; or the file changed since it was opened), UNSUPPORTED (no
+ * safetensors file, not opened by a path, one with several hard links), PERMISSION (also of a link into a Hub cache),
+ * INVALID_ARGUMENT (as heft_save for names and metadata), IO (the edit was taken back, or the message says that the journal stays),
+ * OUT_OF_MEMORY.
+ * Thread rule: any thread; in one process no other thread may open or edit that file meanwhile. */
+HEFT_API heft_status heft_edit_in_place(const heft_archive *archive, const heft_new_name *names, uint64_t nnames,
+                                        const heft_edit_options *options, heft_edit_stats *stats, heft_error *err);
+
+/* Ends an interrupted edit in place of file `path`: writes the new header from its journal, or, undoing it, the old one, and
+ * removes the journal. Does nothing (HEFT_OK, *done false) where there is no journal. `done` may be NULL. May be repeated after any
+ * failure.
+ * Errors: CORRUPT (the journal is damaged), MISMATCH (it does not belong to the file as it is): nothing has been touched; EXISTS
+ * (the process that writes it lives), NOT_FOUND, PERMISSION, IO, OUT_OF_MEMORY.
+ * Thread rule: as heft_edit_in_place. */
+HEFT_API heft_status heft_edit_resume(const char *path, bool *done, heft_error *err);
+HEFT_API heft_status heft_edit_undo(const char *path, bool *done, heft_error *err);
+
 /* ---- what would be written --------------------------------------------------------------------------------------- */
 
 /* Where everything would lie: of one file, or of a set. Made without touching a disk. */

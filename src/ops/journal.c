@@ -74,21 +74,31 @@ static bool journal_is_mixture(const uint8_t *a, const uint8_t *b, const uint8_t
     return true;
 }
 
+/* The new header up to some byte, then the old one. */
+static bool journal_is_begun(const heft__journal *journal, const uint8_t *header) {
+    uint64_t at = 0, n = journal->header_nbytes;
+    while (at < n && header[at] == journal->after[at]) at++;
+    return memcmp(header + at, journal->before + at, (size_t)(n - at)) == 0;
+}
+
 /* A header that is the old one to the last byte proves nothing: whoever writes the same tensors again writes it too. Only the time
- * of the file then says that nobody did. One with a sector of the new header, and none of a third, can only come from the edit. */
+ * of the file then says that nobody did. One with a sector of the new header, and none of a third, can only come from the edit.
+ * Sectors that are neither old nor new are the edit's where it was killed between two calls, and where it goes on now. */
 heft__journal_fit heft__journal_judge(const heft__journal *journal, uint64_t file_nbytes, uint64_t inode, int64_t mtime_ns,
                                       const uint8_t *header, bool writing) {
-    bool begun = false;
+    uint64_t nbytes = journal->header_nbytes;
+    bool begun = false, sectors = true;
     if (file_nbytes != journal->file_nbytes) return HEFT__JOURNAL_FOREIGN;
-    for (uint64_t at = 0; at < journal->header_nbytes; at += JOURNAL_SECTOR) {
-        const uint8_t *before = journal->before + at, *after = journal->after + at, *now = header + at;
-        uint64_t left = journal->header_nbytes - at;
-        size_t n = left < JOURNAL_SECTOR ? (size_t)left : JOURNAL_SECTOR;
-        if (memcmp(now, before, n) == 0) continue;
+    for (uint64_t at = 0; at < nbytes; at += JOURNAL_SECTOR) {
+        size_t n = nbytes - at < JOURNAL_SECTOR ? (size_t)(nbytes - at) : JOURNAL_SECTOR;
+        if (memcmp(header + at, journal->before + at, n) == 0) continue;
         begun = true;
-        if (memcmp(now, after, n) != 0 && !(writing && journal_is_mixture(before, after, now, n))) return HEFT__JOURNAL_FOREIGN;
+        sectors = sectors && memcmp(header + at, journal->after + at, n) == 0;
     }
-    if (begun) return HEFT__JOURNAL_FITS;
+    if (begun && !sectors)
+        sectors = (inode == journal->inode && journal_is_begun(journal, header)) ||
+                  (writing && journal_is_mixture(journal->before, journal->after, header, (size_t)nbytes));
+    if (begun) return sectors ? HEFT__JOURNAL_FITS : HEFT__JOURNAL_FOREIGN;
     if (inode != journal->inode) return HEFT__JOURNAL_FOREIGN;
     return mtime_ns == journal->mtime_ns ? HEFT__JOURNAL_FITS : HEFT__JOURNAL_UNDONE;
 }

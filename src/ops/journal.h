@@ -27,7 +27,7 @@ bool heft__journal_parse(const uint8_t *data, uint64_t nbytes, heft__journal *ou
 typedef enum heft__journal_fit {
     HEFT__JOURNAL_FOREIGN, /* it does not: another took the place of that file, or its header was written by others since */
     HEFT__JOURNAL_UNDONE,  /* the file has its old header, but was touched: by the edit, or by others: nobody knows */
-    HEFT__JOURNAL_FITS     /* untouched, or its header is made of sectors of the old and the new one */
+    HEFT__JOURNAL_FITS     /* untouched, or its header is made of sectors of the old and the new one, or is partly written */
 } heft__journal_fit;
 /* `header`: the first journal->header_nbytes bytes of the file. `writing`: the writer may be at it now, so that sectors may be
  * torn too. */

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "ops/edit_header.h"
 #include "ops/save_set.h"
 
 #include <stdio.h>
@@ -185,8 +186,12 @@ static heft_status resume_clean(const heft__target_folder *folder, heft__directo
     heft_status status = heft__directory_list(directory, &arena, &entries, &nentries, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
-        if (!heft__target_temp_is(name) || resume_listed(change, name)) continue;
-        if (all ? heft__target_temp_alive(name) : !heft__target_temp_dead(name)) continue;
+        if (heft__edit_journal_is(name)) {
+            if (!heft__edit_journal_useless(folder, directory, name, &change->alloc)) continue;
+        } else {
+            if (!heft__target_temp_is(name) || resume_listed(change, name)) continue;
+            if (all ? heft__target_temp_alive(name) : !heft__target_temp_dead(name)) continue;
+        }
         status = entries[i].kind == HEFT__FILE_DIRECTORY ? heft__target_folder_remove(folder, name, err)
                                                          : heft__target_folder_unlink(folder, name, err);
         *nremoved += status == HEFT_OK;

@@ -22,6 +22,7 @@ static bool trapped(const trap_event *event) {
     if (trap_now.only && strcmp(trap_now.only, event->name) != 0) return false;
     if (atomic_fetch_add(&trap_count, 1) + 1 != trap_now.fail_call) return false;
     if (trap_now.die) raise(SIGKILL);
+    while (trap_now.hold && write(trap_now.hold, "", 1) == 1) pause();
     errno = trap_now.fail_errno;
     return true;
 }

@@ -11,6 +11,7 @@ typedef struct trap_plan {
     int fail_errno;
     const char *only;    /* calls of this name alone are counted ("pwrite"); NULL: all */
     bool die;            /* instead of failing the process ends, as by SIGKILL */
+    int hold;            /* instead of failing it writes a byte to this descriptor and waits for the end; 0: no */
     bool interrupt;      /* every other call fails with EINTR */
     size_t most;         /* bytes of one pwrite or copy, 0: all */
     int no_reserve, no_clone, no_copy, no_rename_new; /* errno of these, 0: the real ones */
