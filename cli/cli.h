@@ -166,7 +166,7 @@ typedef struct cli_args {
     bool saturate, allow_inexact, no_fill, no_sync, verify, dry_run;
     /* edit */
     cli_words set, deleted, dropped;
-    bool trim, repair, rebuild_index, resume, clean;
+    bool trim, repair, rebuild_index, in_place, resume, undo, clean;
     /* the rest */
     const char **operands;
     size_t noperands;

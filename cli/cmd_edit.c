@@ -151,9 +151,11 @@ static void edit_sum_row(const char *word, const edit_sums *sums) {
 static void edit_screen(const cli_edit *edit, bool changes) {
     cli_text line = {0};
     const char *verdict = !changes ? "nothing to change" : edit->args->dry_run ? "would be edited" : "edited";
+    const char *where = changes && edit->args->in_place ? " in place" : "";
     cli_text_escaped(&line, edit->path, strlen(edit->path));
     cli_text_str(&line, ": ");
     cli_text_styled(&line, changes && !edit->args->dry_run ? CLI_GOOD : CLI_DIM, verdict, strlen(verdict));
+    cli_text_str(&line, where);
     cli_print(&line);
     if (changes && !edit->args->quiet) {
         edit_sums before, after;
@@ -170,6 +172,7 @@ static void edit_screen(const cli_edit *edit, bool changes) {
         }
         edit_sum_row("before", &before);
         edit_sum_row("after", &after);
+        if (edit->args->in_place) cli_edit_row_in_place(edit);
         if (edit->nfiles > 1) {
             cli_text_str(&line, "  written ");
             cli_text_grouped(&line, edit_count_changed(edit));
@@ -248,6 +251,7 @@ static void edit_json(const cli_edit *edit, bool changes, const heft_save_stats 
     cli_json_u64(&json, "files_changed", edit_count_changed(edit));
     cli_json_u64(&json, "shared_nbytes", stats->shared_nbytes);
     cli_json_u64(&json, "kernel_nbytes", stats->kernel_nbytes);
+    cli_edit_json_in_place(edit, &json);
     heft__json_out_object_end(&json);
     cli_json_end(&json);
 }
@@ -285,6 +289,7 @@ static int edit_write(cli_edit *edit, heft_save_stats *stats) {
     heft_error err;
     heft_save_options options = {.struct_size = sizeof options, .progress = cli_progress_step, .progress_ctx = &progress};
     heft_status status;
+    if (edit->args->in_place) return cli_edit_write_in_place(edit);
     cli_progress_start(&progress, edit->args->quiet);
     if (edit->is_set) {
         status = edit_write_set(edit, &options, stats, &err);
@@ -323,30 +328,13 @@ static void edit_say(const cli_args *args, const char *verdict) {
     cli_text_free(&line);
 }
 
-static int edit_resume(const cli_args *args) {
-    const char *path = args->operands[0];
-    heft_error err;
-    bool resumed;
-    if (heft_set_resume(path, &resumed, &err) != HEFT_OK) return edit_fail(path, &err);
-    if (args->json) {
-        heft__json_out json;
-        cli_json_begin(&json, false);
-        heft__json_out_object(&json);
-        cli_json_text(&json, "path", path);
-        cli_json_bool(&json, "resumed", resumed);
-        heft__json_out_object_end(&json);
-        cli_json_end(&json);
-    } else {
-        edit_say(args, resumed ? "the interrupted save is complete now" : "no save was interrupted there");
-    }
-    return CLI_OK;
-}
-
-/* Temporary files that heft_check names, one after another: HEFT_NONE after the last. */
+/* Temporary files and useless journals that heft_check names, one after another: HEFT_NONE after the last. */
 static uint64_t edit_next_litter(const heft_report *report, uint64_t at, heft_error *fault) {
     heft_severity severity;
     for (uint64_t n = report ? heft_report_count(report) : 0; at < n; at++)
-        if (heft_report_get(report, at, &severity, fault, NULL) == HEFT_OK && fault->fault == HEFT_FAULT_TEMP_FILE) return at;
+        if (heft_report_get(report, at, &severity, fault, NULL) == HEFT_OK &&
+            (fault->fault == HEFT_FAULT_TEMP_FILE || fault->fault == HEFT_FAULT_JOURNAL_IGNORED))
+            return at;
     return HEFT_NONE;
 }
 
@@ -435,12 +423,15 @@ int cli_edit_command(const cli_args *args) {
                  args->rebuild_index;
     if (args->noperands != 1) return cli_usage_error("edit", "one path is edited");
     if (strcmp(args->operands[0], "-") == 0) return cli_usage_error("edit", "standard input cannot be edited");
-    if (args->resume + args->clean + edits > 1)
-        return cli_usage_error("edit", "--resume and --clean stand alone");
-    if (args->resume && args->dry_run) return cli_usage_error("edit", "--resume does it or does not; there is no --dry-run");
-    if (args->resume) return edit_resume(args);
+    if (args->resume + args->undo + args->clean + (edits || args->in_place) > 1)
+        return cli_usage_error("edit", "--resume, --undo and --clean stand alone");
+    if ((args->resume || args->undo) && args->dry_run)
+        return cli_usage_error("edit", "--%s does it or does not; there is no --dry-run", args->undo ? "undo" : "resume");
+    if (args->resume || args->undo) return cli_edit_end(args);
     if (args->clean) return edit_clean(args);
     if (!edits) return cli_usage_error("edit", "nothing is said about what to change");
+    if (args->in_place && (args->dropped.n || args->trim || args->repair || args->rebuild_index))
+        return cli_usage_error("edit", "--in-place changes metadata and names, and nothing else");
     int code = edit_words_check("set", &args->set, "KEY=VALUE");
     if (code == CLI_OK) code = edit_words_check("rename", &args->rename, "OLD=NEW");
     return code == CLI_OK ? edit_file(args) : code;

@@ -201,6 +201,7 @@ static int edit_lay_out(cli_edit *edit, uint32_t number) {
                                    CLI_REFUSED);
         edit->writes_index = true;
     }
+    if (edit->args->in_place) return cli_edit_measure_in_place(edit);
     edit_options_of(file);
     heft_status status = heft_layout_make(file->items, n, &file->options, NULL, &layout, &err);
     if (status == HEFT_OK) {
@@ -215,7 +216,8 @@ static int edit_lay_out(cli_edit *edit, uint32_t number) {
 
 int cli_edit_apply(cli_edit *edit) {
     const cli_args *args = edit->args;
-    int code = edit_metadata(edit);
+    int code = args->in_place ? cli_edit_check_in_place(edit) : CLI_OK;
+    if (code == CLI_OK) code = edit_metadata(edit);
     for (size_t i = 0; i < args->dropped.n && code == CLI_OK; i++) code = edit_drop(edit, args->dropped.items[i]);
     for (size_t i = 0; i < args->rename.n && code == CLI_OK; i++) code = edit_rename(edit, args->rename.items[i]);
     for (uint32_t f = 0; f < edit->nfiles && code == CLI_OK; f++)

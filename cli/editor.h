@@ -37,6 +37,7 @@ typedef struct cli_edit_file {
     bool *dropped;            /* by id */
     heft_save_options options;
     heft_layout_file after;
+    heft_edit_stats in_place; /* under --in-place */
 } cli_edit_file;
 
 typedef struct cli_edit {
@@ -56,6 +57,14 @@ int cli_edit_open(cli_edit *edit);
 int cli_edit_apply(cli_edit *edit);
 void cli_edit_free(cli_edit *edit);
 cli_edit_change *cli_edit_add(cli_edit *edit, cli_edit_kind kind, uint32_t file);
+/* Under --in-place: whether that can be; what it takes, with all checks; the edit; what is shown of it. (edit_in_place.c) */
+int cli_edit_check_in_place(const cli_edit *edit);
+int cli_edit_measure_in_place(cli_edit *edit);
+int cli_edit_write_in_place(cli_edit *edit);
+void cli_edit_row_in_place(const cli_edit *edit);
+void cli_edit_json_in_place(const cli_edit *edit, heft__json_out *json); /* the member "in_place" */
+/* --resume and --undo. */
+int cli_edit_end(const cli_args *args);
 /* "heft: PATH: why" on standard error; `code`. */
 int cli_edit_refuse(const char *path, const char *why, int code);
 /* Length of a word of the command line up to its '=', or SIZE_MAX. */

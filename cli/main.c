@@ -69,6 +69,7 @@ const cli_command cli_commands[] = {
      "change metadata, names and faults of a model, all or nothing",
      "  heft edit --set format=pt --delete note model.safetensors\n"
      "  heft edit --rename lm_head.weight=output.weight --drop 'vision.*' --dry-run model-directory\n"
+     "  heft edit --in-place --set format=pt model.safetensors\n"
      "  heft edit --trim model.safetensors\n"
      "  heft edit --rebuild-index model-directory"},
     {"plan", CLI_PLAN, cli_plan, "heft plan [OPTIONS] PATH",

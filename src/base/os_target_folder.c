@@ -40,7 +40,10 @@ heft_status heft__target_folder_sync(const heft__target_folder *folder, heft_err
 heft_status heft__target_folder_rename(const heft__target_folder *folder, const char *from, const char *to,
                                        heft_error *err) {
     int code = heft__target_call_rename(folder->fd, from, to);
-    return code ? folder_fail(folder, to, code, "renaming to", err) : HEFT_OK;
+    bool full = code == ENOTEMPTY || code == EEXIST; /* a folder that another has filled meanwhile */
+    heft_status status = code ? folder_fail(folder, to, full ? EEXIST : code, "renaming to", err) : HEFT_OK;
+    if (full && err) err->fault = HEFT_FAULT_FILE_EXISTS;
+    return status;
 }
 
 heft_status heft__target_folder_rename_new(const heft__target_folder *folder, const char *from, const char *to,

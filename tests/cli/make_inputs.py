@@ -307,11 +307,17 @@ def arrays(m):
     m.put("arrays/cut.npz", out.getvalue()[:-30])
 
 
+def tools(m):
+    """What goldens run beside heft."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "journal.py"), "rb") as file:
+        m.put("tools/journal.py", file.read())
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     m = Maker(sys.argv[1])
-    for make in (good, folds, all_dtypes, models, broken_headers, broken_files, broken_sets, arrays):
+    for make in (good, folds, all_dtypes, models, broken_headers, broken_files, broken_sets, arrays, tools):
         make(m)
 
 
