@@ -151,6 +151,12 @@ static int nearly_all(int fd, uint64_t offset, uint64_t nbytes, heft__cached_pag
     return 0;
 }
 
+static int a_disk(int fd, uint32_t *magic) {
+    (void)fd;
+    *magic = 0xEF53;
+    return 0;
+}
+
 static void test_estimates(void **state) {
     (void)state;
     const char *path = load_set("estimates", 1, 12, 80 << 20);
@@ -158,7 +164,9 @@ static void test_estimates(void **state) {
     uint64_t id;
     heft_tensor big;
     heft_load_stats stats = {.struct_size = sizeof stats};
-    heft__facts_sys sys = *heft__facts_sys_get();
+    static heft__facts_sys sys;
+    sys = *heft__facts_sys_get();
+    sys.fs_type = a_disk;
     sys.cachestat = nearly_all;
     OK(heft_archive_find(archive, "s0.layers.5.weight", SIZE_MAX, &id, &err));
     OK(heft_archive_get(archive, id, &big, &err));
@@ -167,12 +175,14 @@ static void test_estimates(void **state) {
     heft_load_options o = {.filter = &filter};
     heft__facts_sys_replace(&sys);
     missing_at = big.offset + (40 << 20);
-    OK(warm(archive, &o, &stats));
-    assert_true(stats.requested_nbytes == BLOCK);
+    heft_status status = warm(archive, &o, &stats);
+    uint64_t one_missing = stats.requested_nbytes;
     missing_at = HEFT_NONE;
-    OK(warm(archive, &o, &stats));
-    assert_true(stats.requested_nbytes == 0);
+    if (status == HEFT_OK) status = warm(archive, &o, &stats);
     heft__facts_sys_replace(NULL);
+    OK(status);
+    assert_true(one_missing == BLOCK);
+    assert_true(stats.requested_nbytes == 0);
     heft_archive_unref(archive);
 }
 
