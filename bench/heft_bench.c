@@ -121,9 +121,9 @@ static void read_ids(heft_archive *archive, const uint64_t *ids, uint64_t n) {
 
 /* The result is the weights: from them a program gets its tensors by name. With `verify` all is read once more, and compared
  * with the checksums that the file has. */
-static void load_file(const char *path, bool verify) {
+static void load_file(const char *path, bool verify, heft_dtype dtype) {
     heft_archive *archive = open_archive(path);
-    heft_load_options load = {.struct_size = sizeof load, .workers = options.workers};
+    heft_load_options load = {.struct_size = sizeof load, .workers = options.workers, .dtype = dtype};
     heft_weights *weights;
     heft_loaded tensor;
     if (verify) need(heft_archive_verify(archive, NULL, 0, &options, NULL, NULL, &err));
@@ -138,11 +138,15 @@ static void load_file(const char *path, bool verify) {
 }
 
 static void job_load(const char *path) {
-    load_file(path, false);
+    load_file(path, false, HEFT_DTYPE_NONE);
 }
 
 static void job_npz_check(const char *path) {
-    load_file(path, true);
+    load_file(path, true, HEFT_DTYPE_NONE);
+}
+
+static void job_load_cast(const char *path) {
+    load_file(path, false, HEFT_BF16);
 }
 
 /* The names wanted are one a line in PATH.keep; that file is read before the clock starts. */
@@ -442,6 +446,7 @@ static const struct {
     {"check", job_check},
     {"views", job_views},
     {"load", job_load},
+    {"load_cast", job_load_cast},
     {"npz_load", job_load},
     {"npz_check", job_npz_check},
     {"filter", job_filter},

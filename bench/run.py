@@ -44,6 +44,13 @@ def of_row(rows, name, part):
     return got and (got / part, f"{part:g} of {name} ({got:.4f} s)")
 
 
+def of_slower(rows, part, names):
+    """Of the slower of some bounds, each of which does a part of the job."""
+    found = [(rows[n]["median"], n) for n in names if "median" in rows.get(n, {})]
+    got = max(found) if len(found) == len(names) else None
+    return got and (got[0] / part, f"{part:g} of the slower bound ({got[1]} {got[0]:.4f} s)")
+
+
 def ahead(rows):
     """Of every peer, but for noise."""
     got = best(rows, [name for name in rows if not name.startswith(("bound", "heft"))])
@@ -72,6 +79,7 @@ TABLE = [
     ("A load cold", "the same, cold", lambda r: [of_bound(r, 0.85), ahead(r)]),
     ("D load hot", "load 2 GiB in 8 shards", lambda r: [of_bound(r, 0.85), ahead(r)]),
     ("D load cold", "the same, cold", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("L load_cast hot", "load 1 GiB of F32 as BF16", lambda r: [of_slower(r, 0.8, ["bound", "bound-cast"]), ahead(r)]),
     ("A filter hot", "load every 4th tensor of the 512", lambda r: [of_bound(r, 0.8), ahead(r)]),
     ("C load hot", "open and load 295,000 tensors", lambda r: [times(r, 25, ["st-numpy", "st-torch", "st-numpy+thp", "st-torch+thp"]),
                                                                seconds(120 * MS)]),
