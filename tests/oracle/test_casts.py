@@ -4,13 +4,15 @@ ml_dtypes rounds F64 twice (by way of F32) on the way to most of its dtypes; hef
 from an F32 that was rounded to odd, which the second rounding cannot tell from the F64."""
 
 import ctypes
+import os
+import tempfile
 import warnings
 
 import ml_dtypes
 import numpy
 
 import heftlib
-from heftlib import BITS, DTYPES, NUMPY
+from heftlib import BITS, DTYPES, NUMPY, lib
 
 warnings.filterwarnings("ignore")
 PLAIN = [name for name in DTYPES[1:] if name != "C64" and BITS[name] >= 8]
@@ -174,6 +176,45 @@ def test_bool():
         bools = inputs("BOOL")
         check_same(cast(bools, "BOOL", name, allow_inexact=True), bools.astype(numpy.float32).astype(NUMPY[name])
                    if name in FLOATS else bools.astype(NUMPY[name]), bools, ("BOOL", name))
+
+
+def loaded(archive, target, sources, **fields):
+    """{source: array} of a load that converts the tensors of these names to `target`."""
+    names = [ctypes.create_string_buffer(name.encode()) for name in sources]
+    text = ctypes.POINTER(ctypes.c_char)
+    list_of = (text * len(names))(*(ctypes.cast(name, text) for name in names))
+    wish = heftlib.options("heft_filter", ninclude=len(names))
+    wish.include = ctypes.cast(list_of, type(wish.include))
+    rule = heftlib.structs["heft_dtype_rule"](ctypes.cast(ctypes.create_string_buffer(b"*"), text), DTYPES.index(target))
+    options = heftlib.options("heft_load_options", filter=ctypes.pointer(wish), dtype_rules=ctypes.pointer(rule), ndtype_rules=1, **fields)
+    weights, out, raw = ctypes.c_void_p(), {}, heftlib.structs["heft_loaded"]()
+    heftlib.call("heft_load", archive.handle, ctypes.byref(options), ctypes.byref(weights), None)
+    for i in range(heftlib.lib.heft_weights_count(weights)):
+        heftlib.call("heft_weights_at", weights, 0, i, ctypes.byref(raw))
+        source = ctypes.string_at(raw.name, raw.name_len).decode()
+        assert (DTYPES[raw.dtype], DTYPES[raw.stored_dtype]) == (target, source)
+        out[source] = numpy.frombuffer(ctypes.string_at(raw.data, raw.nbytes), NUMPY[target])
+    heftlib.lib.heft_weights_unref(weights)
+    return out
+
+
+def test_loads():
+    """A load that converts gives what ml_dtypes gives for the stored values, for every pair; integers as heft_cast."""
+    values = {name: inputs(name)[:heftlib.cases(1 << 18)] for name in PLAIN}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "all.safetensors")
+        heftlib.save(path, {name: (name, array) for name, array in values.items()})
+        with heftlib.Archive(path) as archive:
+            for target in PLAIN:
+                sources = [name for name in PLAIN if name != target and lib.heft_can_cast(DTYPES.index(name), DTYPES.index(target))]
+                for saturate in (False, True) if target in FLOATS else (True,):
+                    got = loaded(archive, target, sources, saturate=saturate, allow_inexact=True, block_nbytes=100000, workers=2)
+                    assert sorted(got) == sorted(sources)
+                    for source in sources:
+                        both = source in FLOATS and target in FLOATS
+                        expected = float_expected(values[source], source, target, saturate) if both else cast(
+                            values[source], source, target, saturate=saturate, allow_inexact=True)
+                        check_same(got[source], expected, values[source], (source, target, saturate))
 
 
 heftlib.run(globals())
