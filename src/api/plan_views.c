@@ -44,7 +44,7 @@ heft_status heft_plan_get(const heft_plan *plan, uint64_t index, heft_plan_run *
                           (unsigned long long)index, (unsigned long long)plan->nruns);
     const heft__plan_run *run = &plan->runs[index];
     const heft__plan_item *item = &plan->items[run->first_item];
-    const heft__plan_nest *nest = item->nest == HEFT__PLAN_NONE ? NULL : &plan->nests[item->nest];
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
     *out = (heft_plan_run){.file = plan->sources[run->source].file,
                            .kind = run->kind,
                            .offset = run->offset,

@@ -63,9 +63,38 @@ static bool run_scatter(const void *ctx, heft__task *task, heft_status *status, 
     return true;
 }
 
-/* Plain items that are small: one request to scratch, then a copy a piece. state: whether it has been read. */
+/* What the cast refused, by the number of the element in its tensor as the file has it. `first`: of the first one, after the
+ * item's offset. */
+static heft_status run_refuse(const heft__running *job, const heft__plan_item *item, uint64_t first,
+                              const heft__refusal *refusal, heft_error *err) {
+    const heft__plan_nest *nest = &job->plan->nests[item->nest];
+    const heft__plan_source *source = &job->plan->sources[item->source];
+    uint32_t file;
+    const heft__entry *entry = heft__archive_entry(source->archive, item->id, &file);
+    uint64_t at = item->offset + first - heft__entry_offset(source->archive->files[file], entry);
+    for (uint32_t d = 0; d < nest->rank; d++)
+        at += refusal->steps[d] * (uint64_t)heft__plan_loops(job->plan, nest)[d].loop.src;
+    heft__cast cast;
+    heft__cast_find(nest->from, nest->to, job->plan->cast_flags, &cast);
+    heft_status status = heft__cast_fail(&cast, refusal->element, at / nest->unit, err);
+    heft__error_name(err, source->archive, item->id);
+    return status;
+}
+
+/* Elements of an item, in loops over scratch, to `to`; the first one lies `first` bytes after the item's offset. */
+static heft_status run_convert(const heft__running *job, const heft__plan_item *item, const heft__loop *loops, uint64_t first,
+                               uint8_t *to, const uint8_t *from, heft_error *err) {
+    const heft__plan_nest *nest = &job->plan->nests[item->nest];
+    heft__refusal refusal;
+    bool stream = !job->plan->ring && job->plan->sum.kept_nbytes >= HEFT__PLAN_STREAM;
+    heft__conversion how = {nest->from, nest->to, job->plan->cast_flags | (stream ? HEFT__CAST_STREAM : 0)};
+    if (heft__convert_loops(to, from, loops, nest->rank, nest->swap, &how, &refusal)) return HEFT_OK;
+    return run_refuse(job, item, first, &refusal, err);
+}
+
+/* Items that are small: one request to scratch, then a copy a piece, or a cast an item, which is whole then. state: whether it
+ * has been read. */
 static bool run_gather(const void *ctx, heft__task *task, heft_status *status, heft_error *err) {
-    (void)status, (void)err;
     const heft__running *job = ctx;
     const heft__plan_run *run = &job->plan->runs[task->block.run];
     uint64_t at = task->block.offset, end = at + task->block.nbytes, n;
@@ -78,11 +107,18 @@ static bool run_gather(const void *ctx, heft__task *task, heft_status *status, h
         return true;
     }
     uint64_t item = heft__plan_item_at(job->plan, run, at);
-    for (; at < end; at += n) {
+    for (; at < end && *status == HEFT_OK; at += n) {
         int64_t place;
         uint32_t slot;
-        if (heft__plan_piece(job->plan, run, at, end, &item, &n, &place, &slot))
-            memcpy(job->slots[slot] + place, task->scratch + (at - task->block.offset), (size_t)n);
+        const heft__plan_item *it = &job->plan->items[item];
+        const uint8_t *from = task->scratch + (at - task->block.offset);
+        if (!heft__plan_piece(job->plan, run, at, end, &item, &n, &place, &slot)) continue;
+        if (it->nest == HEFT__PLAN_NONE || at < it->offset || at >= it->offset + it->nbytes)
+            memcpy(job->slots[slot] + place, from, (size_t)n);
+        else {
+            const heft__plan_loop *loop = heft__plan_loops(job->plan, &job->plan->nests[it->nest]);
+            *status = run_convert(job, it, loop ? &loop->loop : NULL, 0, run_place(job, it), from, err);
+        }
     }
     return false;
 }
@@ -121,23 +157,6 @@ static uint64_t run_nest_request(const heft__running *job, heft__task *task, con
     return first - begin;
 }
 
-/* What the cast refused, by the number of the element in its tensor as the file has it. */
-static heft_status run_refuse(const heft__running *job, const heft__plan_item *item, const heft__box *box,
-                              const heft__refusal *refusal, heft_error *err) {
-    const heft__plan_nest *nest = &job->plan->nests[item->nest];
-    const heft__plan_source *source = &job->plan->sources[item->source];
-    uint32_t file;
-    const heft__entry *entry = heft__archive_entry(source->archive, item->id, &file);
-    uint64_t at = item->offset + box->src - heft__entry_offset(source->archive->files[file], entry);
-    for (uint32_t d = 0; d < nest->rank; d++)
-        at += refusal->steps[d] * (uint64_t)heft__plan_loops(job->plan, nest)[d].loop.src;
-    heft__cast cast;
-    heft__cast_find(nest->from, nest->to, job->plan->cast_flags, &cast);
-    heft_status status = heft__cast_fail(&cast, refusal->element, at / nest->unit, err);
-    heft__error_name(err, source->archive, item->id);
-    return status;
-}
-
 /* The bytes of a box, which are in scratch from `from` on, to their places. */
 static heft_status run_nest_land(const heft__running *job, const heft__plan_item *item, heft__box *box,
                                  const uint8_t *from, heft_error *err) {
@@ -152,11 +171,7 @@ static heft_status run_nest_land(const heft__running *job, const heft__plan_item
         heft__copy_loops(to, from, box->loops, nest->rank, (size_t)box->unit, nest->swap);
         return HEFT_OK;
     }
-    heft__refusal refusal;
-    bool stream = !job->plan->ring && job->plan->sum.kept_nbytes >= HEFT__PLAN_STREAM;
-    heft__conversion how = {nest->from, nest->to, job->plan->cast_flags | (stream ? HEFT__CAST_STREAM : 0)};
-    if (heft__convert_loops(to, from, box->loops, nest->rank, nest->swap, &how, &refusal)) return HEFT_OK;
-    return run_refuse(job, item, box, &refusal, err);
+    return run_convert(job, item, box->loops, box->src, to, from, err);
 }
 
 /* A batch of boxes through scratch. state: requests of the box that are done, where the bytes of the last one start, boxes

@@ -95,13 +95,28 @@ heft_status heft__plan_extents(const heft_plan *plan, uint32_t source, heft__ext
 
 /* ---- gaps ---- */
 
+/* Most of a run of small items that are converted: it is one block, so that no element is cut. */
+static uint64_t coalesce_scratch(const heft_plan *plan, uint32_t source) {
+    uint64_t scratch = heft__plan_scratch(plan, &plan->sources[source]);
+    scratch -= 2 * (uint64_t)plan->sources[source].direct_align;
+    return scratch < HEFT__PLAN_SCRATCH_CAST ? scratch : HEFT__PLAN_SCRATCH_CAST;
+}
+
 #define COALESCE_NEVER UINT64_MAX
+
+/* True if an item has a run of its own: it is a nest, but for one that is converted and so small that several go through scratch
+ * together. */
+static bool coalesce_is_nest(const heft_plan *plan, const heft__plan_item *item) {
+    return item->nest != HEFT__PLAN_NONE &&
+           !(plan->nests[item->nest].lies_whole && item->nbytes <= coalesce_scratch(plan, item->source) / 4);
+}
 
 /* What it costs to read items i - 1 and i as one: the bytes between them, or between the pages that hold them where
  * reads are direct. COALESCE_NEVER if they cannot share a run. */
 static uint64_t coalesce_gap(const heft_plan *plan, uint64_t i) {
     const heft__plan_item *a = &plan->items[i - 1], *b = &plan->items[i];
-    if (a->source != b->source || a->nest != HEFT__PLAN_NONE || b->nest != HEFT__PLAN_NONE) return COALESCE_NEVER;
+    if (a->source != b->source || coalesce_is_nest(plan, a) || coalesce_is_nest(plan, b)) return COALESCE_NEVER;
+    if ((a->nest == HEFT__PLAN_NONE) != (b->nest == HEFT__PLAN_NONE)) return COALESCE_NEVER;
     if (a->mapped || b->mapped || b->offset < a->offset + a->nbytes) return COALESCE_NEVER;
     const heft__plan_source *source = &plan->sources[b->source];
     uint64_t begin = b->offset, end = a->offset + a->nbytes, gap = begin - end, mask = source->direct_align;
@@ -173,11 +188,13 @@ typedef struct coalesce_walk {
 static bool coalesce_joins(const heft_plan *plan, uint64_t i, const heft__plan_run *run, coalesce_limit *limit) {
     uint64_t gap = coalesce_gap(plan, i);
     if (gap == COALESCE_NEVER || gap > limit->size) return false;
+    const heft__plan_item *next = &plan->items[i];
     if (plan->ring_single) return false;
+    if (next->nest != HEFT__PLAN_NONE && next->offset + next->nbytes - run->offset > coalesce_scratch(plan, next->source))
+        return false;
     if (plan->ring) { /* a run is what a ring hands out */
-        const heft__plan_item *item = &plan->items[i];
         uint64_t most = plan->ring / 4 < HEFT__PLAN_RING_RUN ? plan->ring / 4 : HEFT__PLAN_RING_RUN;
-        if (item->offset + item->nbytes - run->offset > most) return false;
+        if (next->offset + next->nbytes - run->offset > most) return false;
     }
     if (gap < limit->size) return true;
     return limit->equal > 0 && limit->equal-- > 0;
@@ -205,8 +222,8 @@ static bool coalesce_next(const heft_plan *plan, coalesce_walk *walk, heft__plan
 }
 
 static uint64_t coalesce_reads(const heft_plan *plan, const heft__plan_run *run) {
-    const heft__plan_item *item = &plan->items[run->first_item];
-    return item->nest == HEFT__PLAN_NONE ? 1 : plan->nests[item->nest].nreads;
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
+    return nest ? nest->nreads : 1;
 }
 
 heft_status heft__coalesce_count(heft_plan *plan, heft_error *err) {

@@ -62,6 +62,8 @@ static heft_status items_push_nest(heft_plan *plan, heft__plan_item *item, heft_
     if (!heft__grow(&plan->alloc, (void **)&plan->nests, &plan->nests_capacity, plan->nnests, sizeof *nest, 4))
         return heft__fail_memory(err, plan->nests_capacity * 2 * sizeof *nest);
     nest->first_loop = (uint32_t)plan->nloops;
+    nest->lies_whole = nest->to && (nest->rank == 0 || (nest->rank == 1 && loops[0].src == (int64_t)nest->unit &&
+                                                        loops[0].dst == heft__dtypes[nest->to].bits / 8));
     for (uint32_t d = 0; d < nest->rank; d++) {
         if (!heft__grow(&plan->alloc, (void **)&plan->loops, &plan->loops_capacity, plan->nloops, sizeof *plan->loops,
                         8))

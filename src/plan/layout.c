@@ -11,7 +11,7 @@ static heft_status layout_too_large(heft_error *err) {
 /* The shift of a run's start that brings the most bytes to multiples of 64, the smallest of equal ones; a multiple of
  * what every tensor is to be aligned to. */
 static uint64_t layout_shift(const heft_plan *plan, const heft__plan_run *run) {
-    if (run->nitems == 1) return 0;
+    if (run->nitems == 1 || plan->items[run->first_item].nest != HEFT__PLAN_NONE) return 0;
     uint64_t weights[HEFT__HOST_ALIGN] = {0}, best = 0;
     for (uint64_t i = run->first_item; i < run->first_item + run->nitems; i++)
         weights[(run->offset - plan->items[i].offset) % HEFT__HOST_ALIGN] += plan->items[i].nbytes;
@@ -32,7 +32,7 @@ static heft_status layout_packed(const heft_plan *plan, const heft__plan_run *ru
         heft__plan_item *item = &plan->items[i];
         const heft__plan_item *before = i > run->first_item ? item - 1 : NULL;
         uint64_t align = heft__plan_align(plan, item), gap = 0, place;
-        if (before) gap = item->offset - (before->offset + before->nbytes);
+        if (before && item->nest == HEFT__PLAN_NONE) gap = item->offset - (before->offset + before->nbytes);
         if (!heft__add_u64(cursor, gap, &place)) return layout_too_large(err);
         if (gap >= HEFT__PLAN_GAP_KEPT || gap > *slack || place % align) {
             if (align < HEFT__HOST_ALIGN) align = HEFT__HOST_ALIGN;
@@ -77,7 +77,8 @@ static heft_status layout_direct(const heft_plan *plan, const heft__plan_run *ru
 static heft_run_kind layout_kind(const heft_plan *plan, const heft__plan_run *run) {
     const heft__plan_item *item = &plan->items[run->first_item];
     if (item->nest != HEFT__PLAN_NONE) {
-        const heft__plan_nest *nest = &plan->nests[item->nest];
+        const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
+        if (!nest) return HEFT_RUN_GATHER;
         return !nest->scatter ? HEFT_RUN_GATHER : nest->level < nest->rank ? HEFT_RUN_VECTOR : HEFT_RUN_DIRECT;
     }
     if (run->direct && item->apart) return HEFT_RUN_GATHER;

@@ -22,8 +22,8 @@ static void parts_range(const heft_plan *plan, const heft__plan_run *run, uint64
 }
 
 uint64_t heft__plan_requested(const heft_plan *plan, const heft__plan_run *run) {
-    const heft__plan_item *item = &plan->items[run->first_item];
-    if (item->nest != HEFT__PLAN_NONE) return plan->nests[item->nest].requested;
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
+    if (nest) return nest->requested;
     return heft__plan_asked(&plan->sources[run->source], run->offset, run->offset + run->nbytes);
 }
 
@@ -65,11 +65,8 @@ static uint64_t parts_count(const heft__plan_run *run, const parts_line *line) {
 }
 
 uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run) {
-    const heft__plan_item *item = &plan->items[run->first_item];
-    if (item->nest != HEFT__PLAN_NONE) {
-        const heft__plan_nest *nest = &plan->nests[item->nest];
-        return nest->nboxes / nest->batch + (nest->nboxes % nest->batch != 0);
-    }
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
+    if (nest) return nest->nboxes / nest->batch + (nest->nboxes % nest->batch != 0);
     uint64_t half = plan->options.block_nbytes / 2, tail = HEFT__PLAN_TAIL < half ? HEFT__PLAN_TAIL : half;
     if (run->kind == HEFT_RUN_DIRECT && !run->direct && run->nbytes < tail)
         return 1; /* most are, where there are many */
@@ -223,8 +220,8 @@ void heft__plan_block_at(const heft_plan *plan, uint64_t number, heft__plan_bloc
     out->channel = run->source;
     out->way = run->direct ? HEFT__PLAN_DIRECT : HEFT__PLAN_READ;
     out->slot = item->slot;
-    if (item->nest != HEFT__PLAN_NONE) {
-        const heft__plan_nest *nest = &plan->nests[item->nest];
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
+    if (nest) {
         out->step = nest->bits      ? HEFT__PLAN_NEST_BITS
                     : nest->scatter ? HEFT__PLAN_NEST_SCATTER
                                     : HEFT__PLAN_NEST_GATHER;

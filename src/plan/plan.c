@@ -67,8 +67,7 @@ heft_status heft__plan_new(const heft__plan_request *request, heft_plan **out, h
 static heft_status plan_sum_run(heft_plan *plan, heft__plan_run *run, heft_error *err) {
     heft_plan_summary *sum = &plan->sum;
     heft__plan_source *source = &plan->sources[run->source];
-    const heft__plan_item *item = &plan->items[run->first_item];
-    const heft__plan_nest *nest = item->nest == HEFT__PLAN_NONE ? NULL : &plan->nests[item->nest];
+    const heft__plan_nest *nest = heft__plan_run_nest(plan, run);
     uint64_t requested = heft__plan_requested(plan, run), scratch = heft__plan_scratch(plan, source);
     run->first_block = sum->nblocks;
     if (!heft__add_u64(sum->nblocks, heft__plan_blocks_of(plan, run), &sum->nblocks) ||

@@ -1,7 +1,8 @@
 /* plan: views and places in, runs and blocks out. Pure: no system call, the same answer for the same input, printable.
  *
  *     items   one a view: its covering range in a source, and the place of its first byte
- *     runs    consecutive items that are read as one contiguous range (plain ones), or one item that is a nest of loops
+ *     runs    consecutive items that are read as one contiguous range (plain ones, or small ones that are converted), or one
+ *             item that is a nest of loops
  *     blocks  a numbering of the pieces of runs and of mappings; computed on demand, never stored
  *
  * A read is planned by new, add, finish. A load is planned by
@@ -128,6 +129,7 @@ typedef struct heft__plan_nest {
     heft_dtype from, to;      /* the unit is an element that is converted; HEFT_DTYPE_NONE: it is not */
     bool bits;                /* sub-byte: unit and steps are bits; its boxes are one batch, since they share bytes */
     bool scatter;             /* units go straight to their places, gaps to the dump */
+    bool lies_whole;          /* converted, and in one piece on both sides: small ones are read together */
     bool direct;              /* requests are rounded out to multiples of the source's direct_align, in scratch */
 } heft__plan_nest;
 
@@ -202,6 +204,12 @@ static inline uint64_t heft__plan_held(const heft_plan *plan, const heft__plan_i
 static inline uint64_t heft__plan_align(const heft_plan *plan, const heft__plan_item *item) {
     uint64_t align = item->align > 1 ? item->align : 1;
     return plan->align > align ? plan->align : align;
+}
+
+/* The nest that a run is, or NULL: a run of plain items, among which may be small ones that are converted. */
+static inline const heft__plan_nest *heft__plan_run_nest(const heft_plan *plan, const heft__plan_run *run) {
+    uint32_t nest = plan->items[run->first_item].nest;
+    return nest == HEFT__PLAN_NONE || run->nitems > 1 ? NULL : &plan->nests[nest];
 }
 
 /* Rounds a range out to what a source can be asked for. */
@@ -335,7 +343,7 @@ uint64_t heft__plan_mapped(const heft_plan *plan);
 typedef enum heft__plan_step {
     HEFT__PLAN_PLAIN,        /* nothing: it is read to its place */
     HEFT__PLAN_SCATTER,      /* vectors: pieces to their places, gaps to the dump */
-    HEFT__PLAN_GATHER,       /* to scratch, then a copy a piece */
+    HEFT__PLAN_GATHER,       /* to scratch, then a copy (or a cast) a piece */
     HEFT__PLAN_NEST_SCATTER, /* a box straight to its places */
     HEFT__PLAN_NEST_GATHER,  /* a batch of boxes through scratch, one after another; converted on the way */
     HEFT__PLAN_NEST_BITS     /* all boxes of a sub-byte nest, one after another */

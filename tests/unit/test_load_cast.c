@@ -496,6 +496,66 @@ static void refusals(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- many small tensors ---- */
+
+/* They are read together, on every path, and each is converted on its own; what is refused has its own name and number. */
+static void many_small(void **state) {
+    (void)state;
+    enum { MANY = 3000 };
+    static test_tensor tensors[MANY];
+    static char names[MANY][8], shapes[MANY][8];
+    static uint8_t data[MANY][80];
+    uint64_t seed = 21;
+    for (size_t i = 0; i < MANY; i++) {
+        size_t n = 1 + random_below(&seed, 19);
+        snprintf(names[i], sizeof names[i], "t%04zu", i);
+        snprintf(shapes[i], sizeof shapes[i], "%zu", n);
+        for (size_t at = 0; at < 4 * n; at++) data[i][at] = (uint8_t)(at % 4 && i % 3 == 0 ? 0 : random_u64(&seed) & 0x7F);
+        tensors[i] = (test_tensor){names[i], i % 3 ? "F32" : "I32", shapes[i], data[i], 4 * n};
+    }
+    data[1200][4 * 1 + 1] = 1; /* element 1 of an I32, 256 or more */
+    tensors[1200].nbytes = 8;
+    snprintf(shapes[1200], sizeof shapes[1200], "2");
+    heft_archive *archive = load_open(test_write_safetensors("many.safetensors", tensors, MANY, NULL));
+    for (heft_io io = HEFT_IO_AUTO; io <= HEFT_IO_DIRECT; io++) {
+        const heft_dtype_rule rule = {"*", HEFT_U8};
+        heft_load_options o = {.struct_size = sizeof o, .io = io, .dtype = HEFT_BF16, .no_direct = io != HEFT_IO_DIRECT};
+        heft_load_plan *plan;
+        heft_weights *weights;
+        heft_load_summary sum;
+        heft_loaded t;
+        if (HEFT__HOST_IS_BIG_ENDIAN && io == HEFT_IO_MAP) continue;
+        heft_status status = heft_load_plan_new(archive, &o, &plan, &err);
+        if (status == HEFT_UNSUPPORTED && io == HEFT_IO_DIRECT) continue;
+        OK(status);
+        heft_load_plan_summarize(plan, &sum);
+        assert_in_range(sum.nruns, 1, 4); /* those of F32 lie together, and those of I32 */
+        OK(heft_load_run(plan, &weights, NULL, &err));
+        for (uint64_t i = 0; i < MANY; i++) {
+            heft_view view;
+            uint64_t nbytes;
+            OK(heft_weights_at(weights, HEFT_LOAD_ORDER_FILE, i, &t, &err));
+            OK(heft_view_of(archive, t.id, &view, &err));
+            assert_int_equal(t.dtype, t.stored_dtype == HEFT_F32 ? HEFT_BF16 : HEFT_I32);
+            uint8_t *want = expect(&view, t.dtype, 0, &nbytes);
+            assert_true(t.nbytes == nbytes && (uintptr_t)t.data % size_of(t.dtype) == 0 && memcmp(t.data, want, nbytes) == 0);
+            free(want);
+        }
+        heft_weights_unref(weights);
+        heft_load_plan_free(plan);
+        const char *only[] = {"t1197", "t1200", "t1203"};
+        heft_filter filter = {.struct_size = sizeof filter, .include = only, .ninclude = 3};
+        o.filter = &filter;
+        o.dtype = HEFT_DTYPE_NONE;
+        o.dtype_rules = &rule;
+        o.ndtype_rules = 1;
+        assert_int_equal(heft_load(archive, &o, &weights, NULL, &err), HEFT_MISMATCH);
+        assert_string_equal(err.tensor, "t1200");
+        assert_true(err.found == 1);
+    }
+    heft_archive_unref(archive);
+}
+
 /* ---- around a load ---- */
 
 static void deferred_and_audit(void **state) {
@@ -595,7 +655,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_delivery), cmocka_unit_test(any_source), cmocka_unit_test(parts_of_ranks),
         cmocka_unit_test(any_view),       cmocka_unit_test(loops),      cmocka_unit_test(swapped_arrays),
-        cmocka_unit_test(refusals),       cmocka_unit_test(deferred_and_audit), cmocka_unit_test(footprint),
+        cmocka_unit_test(refusals),       cmocka_unit_test(many_small), cmocka_unit_test(deferred_and_audit), cmocka_unit_test(footprint),
         cmocka_unit_test(allocations),    cmocka_unit_test(chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
