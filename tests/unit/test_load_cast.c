@@ -653,10 +653,10 @@ static void chosen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_delivery), cmocka_unit_test(any_source), cmocka_unit_test(parts_of_ranks),
-        cmocka_unit_test(any_view),       cmocka_unit_test(loops),      cmocka_unit_test(swapped_arrays),
-        cmocka_unit_test(refusals),       cmocka_unit_test(many_small), cmocka_unit_test(deferred_and_audit), cmocka_unit_test(footprint),
-        cmocka_unit_test(allocations),    cmocka_unit_test(chosen),
+        cmocka_unit_test(every_delivery), cmocka_unit_test(any_source),  cmocka_unit_test(parts_of_ranks),
+        cmocka_unit_test(any_view),       cmocka_unit_test(loops),       cmocka_unit_test(swapped_arrays),
+        cmocka_unit_test(refusals),       cmocka_unit_test(many_small),  cmocka_unit_test(deferred_and_audit),
+        cmocka_unit_test(footprint),      cmocka_unit_test(allocations), cmocka_unit_test(chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
