@@ -98,6 +98,7 @@ static heft_status known_metadata(known_text *text, heft_error *err) {
 
 /* NULL, or what is wrong. */
 static const char *known_sidecar(const known_text *text, const char *data, size_t nbytes) {
+    if (heft__utf8_check(data, nbytes) < nbytes) return known_bad_sidecar;
     heft_verified_file *file = &text->known->files[text->file];
     heft__json json;
     heft__json_token key, value;
@@ -128,19 +129,24 @@ static const char *known_sidecar(const known_text *text, const char *data, size_
     return algorithm && tensors ? NULL : known_bad_sidecar;
 }
 
-static heft_status known_read(known_text *text, heft_source *source, heft_error *err) {
+const char *heft__known_sidecar(heft__known *known, const heft_archive *archive, uint32_t file, const char *data, size_t nbytes,
+                                char *name) {
+    known_text text = {.known = known, .archive = archive, .file = file, .by = HEFT_VERIFIED_BY_SIDECAR, .name = name};
+    return known_sidecar(&text, data, nbytes);
+}
+
+static heft_status known_read(const known_text *text, heft_source *source, heft_error *err) {
     const heft_allocator *alloc = &text->known->alloc;
     uint64_t nbytes = heft_source_size(source);
     if (nbytes > KNOWN_SIDECAR_MOST) return known_fail(err, HEFT_FAULT_CALL, heft_source_label(source), "it is larger than 1 GiB");
     char *data = heft__alloc(alloc, nbytes);
-    text->name = heft__alloc(alloc, nbytes + 1);
-    heft_status status = data && text->name ? heft_source_read(source, 0, nbytes, data, err) : heft__fail_memory(err, nbytes);
+    char *name = heft__alloc(alloc, nbytes + 1);
+    heft_status status = data && name ? heft_source_read(source, 0, nbytes, data, err) : heft__fail_memory(err, nbytes);
     const char *why = NULL;
-    if (status == HEFT_OK)
-        why = heft__utf8_check(data, (size_t)nbytes) < nbytes ? known_bad_sidecar : known_sidecar(text, data, (size_t)nbytes);
+    if (status == HEFT_OK) why = heft__known_sidecar(text->known, text->archive, text->file, data, (size_t)nbytes, name);
     if (why) status = known_fail(err, HEFT_FAULT_CALL, heft_source_label(source), why);
     heft__free(alloc, data, nbytes);
-    heft__free(alloc, text->name, nbytes + 1);
+    heft__free(alloc, name, nbytes + 1);
     return status;
 }
 
@@ -158,7 +164,6 @@ static heft_status known_beside(known_text *text, heft_error *err) {
         if (err) *err = local;
         return status;
     }
-    text->by = HEFT_VERIFIED_BY_SIDECAR;
     if (heft__sidecar_path_is(listing->source)) status = known_read(text, source, err);
     file->resized = file->sidecar_nbytes != HEFT_NONE && file->sidecar_nbytes != heft__listing_file_nbytes(listing);
     heft_source_unref(source);

@@ -19,6 +19,9 @@ typedef struct heft__known {
 heft_status heft__known_make(heft__known *known, const heft_archive *archive, const bool *wanted,
                              const heft_allocator *alloc, heft_error *err);
 void heft__known_free(heft__known *known);
+/* Takes in what the text of a sidecar says of a file; `name` has room for the text. NULL, or what is wrong with it. */
+const char *heft__known_sidecar(heft__known *known, const heft_archive *archive, uint32_t file, const char *data, size_t nbytes,
+                                char *name);
 
 /* Verifies as heft_archive_verify does; `options` complete, ids NULL: all. */
 heft_status heft__archive_verify(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids, uint64_t nids,
