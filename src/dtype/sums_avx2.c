@@ -7,9 +7,10 @@
 #include <immintrin.h>
 
 #define SUMS_TARGET __attribute__((target("avx2")))
+#define SUMS_INLINE __attribute__((target("avx2"), always_inline))
 
-/* Counts go down by masks of ones, and are negated by the subtraction. */
-static SUMS_TARGET void sums_avx2_kernel(const float *values, size_t ngroups, float pivot, heft__sum_lanes *lanes) {
+/* Counts grow by the subtraction of masks of ones. */
+static inline SUMS_INLINE void sums_avx2(const float *values, size_t ngroups, float pivot, bool careful, heft__sum_lanes *lanes) {
     __m256 around = _mm256_set1_ps(pivot), least = _mm256_loadu_ps(lanes->min), most = _mm256_loadu_ps(lanes->max);
     __m256d wide = _mm256_set1_pd((double)pivot);
     __m256d sum_a = _mm256_loadu_pd(lanes->sum), sum_b = _mm256_loadu_pd(lanes->sum + 4);
@@ -19,13 +20,15 @@ static SUMS_TARGET void sums_avx2_kernel(const float *values, size_t ngroups, fl
     const __m256i sizes = _mm256_set1_epi32(0x7FFFFFFF), finite = _mm256_set1_epi32(0x7F7FFFFF);
     for (; ngroups--; values += HEFT__SUM_LANES) {
         __m256 x = _mm256_loadu_ps(values);
-        __m256i is_odd = _mm256_cmpgt_epi32(_mm256_and_si256(_mm256_castps_si256(x), sizes), finite);
-        odd = _mm256_sub_epi32(odd, is_odd);
-        nans = _mm256_sub_epi32(nans, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
         zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ)));
         least = _mm256_min_ps(x, least); /* the second one where one is NaN */
         most = _mm256_max_ps(x, most);
-        x = _mm256_blendv_ps(x, around, _mm256_castsi256_ps(is_odd));
+        if (careful) {
+            __m256i is_odd = _mm256_cmpgt_epi32(_mm256_and_si256(_mm256_castps_si256(x), sizes), finite);
+            odd = _mm256_sub_epi32(odd, is_odd);
+            nans = _mm256_sub_epi32(nans, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+            x = _mm256_blendv_ps(x, around, _mm256_castsi256_ps(is_odd));
+        }
         __m256d a = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)), wide);
         __m256d b = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)), wide);
         sum_a = _mm256_add_pd(sum_a, a);
@@ -42,6 +45,12 @@ static SUMS_TARGET void sums_avx2_kernel(const float *values, size_t ngroups, fl
     _mm256_storeu_si256((void *)lanes->nans, nans);
     _mm256_storeu_si256((void *)lanes->odd, odd);
     _mm256_storeu_si256((void *)lanes->zeros, zeros);
+}
+
+static SUMS_TARGET void sums_avx2_kernel(const float *values, size_t ngroups, float pivot, bool careful,
+                                         heft__sum_lanes *lanes) {
+    if (careful) sums_avx2(values, ngroups, pivot, true, lanes);
+    else sums_avx2(values, ngroups, pivot, false, lanes);
 }
 
 heft__sum_kernel *heft__sum_avx2(void) {

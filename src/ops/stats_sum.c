@@ -199,12 +199,14 @@ static bool stats_narrow(heft_dtype dtype, const uint8_t *data, uint64_t nelems,
     heft__sum_kernel *kernel = heft__sum_find();
     float values[STATS_NARROW];
     uint32_t sizes[2][STATS_SIZES] = {{0}};
+    bool careful = false;
     uint64_t size = info->bits / 8u, mode = heft__cpu_float_enter();
     for (uint64_t i = 0, count; i < nelems; i += count) {
         count = nelems - i < STATS_NARROW ? nelems - i : STATS_NARROW;
         heft__sum block;
         (void)heft__cast_run(&cast, data + i * size, values, (size_t)count);
-        heft__sum_block(kernel, values, (size_t)count, &block);
+        heft__sum_block(kernel, values, (size_t)count, careful, &block);
+        careful = block.nans || block.infs;
         heft__stats_sum other = {block.finite, block.nans, block.infs, block.zeros,
                                  block.min,    block.max,  block.mean, block.squares};
         heft__stats_merge(sum, &other);
