@@ -198,7 +198,8 @@ def main():
         subprocess.run(["cmake", "--preset", "release"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", "build/release", "--target", "heft_bench"], check=True)
         peers = ",".join(x for x in BOUNDS if not a.heft_only or x != "openssl")
-        peers += "" if a.heft_only else ",st-numpy,st-torch,numpy,torch,st-torch-pread,mlx,runai,fastsafetensors"
+        peers += "" if a.heft_only else ",st-numpy,numpy,mlx"
+        peers += ",st-torch,torch,st-torch-pread,runai,fastsafetensors" if a.full and not a.heft_only else ""
         out.unlink(missing_ok=True)
         command = [a.python or environment(a.full), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
                    "--heft", "heft-reuse=env HEFT_BENCH_REUSE=1 build/release/bench/heft_bench {job} {path}",
