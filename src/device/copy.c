@@ -67,16 +67,22 @@ static void copy_tile(uint8_t *dst, const uint8_t *src, const copy_plane *p, siz
     else copy_any(dst, src, p, unit, 0);
 }
 
+/* So much is not read again out of a cache, and need not be fetched into one before it is written. */
+#define COPY_STREAM (UINT64_C(2) << 20)
+
 /* A plane that is contiguous on both sides, each in its direction, and at least one tile large. The last tiles of a row or
  * column lie over the ones before, and write the same once more. */
 static void copy_transposed(uint8_t *dst, const uint8_t *src, const copy_plane *p, size_t unit) {
     const uint64_t side = HEFT__TRANSPOSE_SIDE / unit;
+    bool aligned = (uintptr_t)dst % 16 == 0 && p->n_dst % 16 == 0 && p->m * unit % 16 == 0;
+    bool stream = aligned && p->n * p->m >= COPY_STREAM / unit;
     for (uint64_t i = 0; i < p->n; i += side)
         for (uint64_t j = 0; j < p->m; j += side) {
             int64_t row = (int64_t)(p->n - i < side ? p->n - side : i), column = (int64_t)(p->m - j < side ? p->m - side : j);
             heft__transpose_tile(dst + row * p->n_dst + column * p->m_dst, p->n_dst,
-                                 src + row * p->n_src + column * p->m_src, p->m_src, unit);
+                                 src + row * p->n_src + column * p->m_src, p->m_src, unit, stream);
         }
+    if (stream) heft__transpose_end();
 }
 
 /* A plane whose inner loop runs along the destination while its outer one runs along the source is cut into tiles, so that

@@ -11,7 +11,7 @@ typedef uint64_t transpose_eights __attribute__((vector_size(16)));
 /* N vectors of N elements of SIZE bytes are transposed by interleaving vector i with vector i + N / 2, log2(N) times. What comes
  * out is first kept in a tile of its own, so that lines of the destination are written whole. */
 #define TRANSPOSE_TILE(name, vector, SIZE, LOW, HIGH)                                                                   \
-    void name(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step) {                                  \
+    void name(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step, bool stream) {                     \
         enum { N = 16 / (SIZE), SIDE = HEFT__TRANSPOSE_SIDE / (SIZE), PARTS = HEFT__TRANSPOSE_SIDE / 16 };             \
         _Alignas(64) uint8_t tile[SIDE][HEFT__TRANSPOSE_SIDE];                                                         \
         for (int row = 0; row < SIDE; row += N)                                                                        \
@@ -27,7 +27,9 @@ typedef uint64_t transpose_eights __attribute__((vector_size(16)));
                 }                                                                                                      \
                 for (int i = 0; i < N; i++) memcpy(&tile[part * N + i][row * (SIZE)], &a[i], 16);                      \
             }                                                                                                          \
-        for (int i = 0; i < SIDE; i++) memcpy(dst + i * dst_step, tile[i], HEFT__TRANSPOSE_SIDE);                      \
+        if (stream) heft__transpose_put(dst, dst_step, tile[0], SIDE);                                                 \
+        else                                                                                                           \
+            for (int i = 0; i < SIDE; i++) memcpy(dst + i * dst_step, tile[i], HEFT__TRANSPOSE_SIDE);                  \
     }
 
 #define TRANSPOSE_LOW_1(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -48,9 +50,9 @@ bool heft__transpose_can(size_t unit) {
     return unit == 1 || unit == 2 || unit == 4 || unit == 8;
 }
 
-void heft__transpose_tile(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step, size_t unit) {
-    if (unit == 1) transpose_1(dst, dst_step, src, src_step);
-    else if (unit == 2) transpose_2(dst, dst_step, src, src_step);
-    else if (unit == 4) transpose_4(dst, dst_step, src, src_step);
-    else transpose_8(dst, dst_step, src, src_step);
+void heft__transpose_tile(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step, size_t unit, bool stream) {
+    if (unit == 1) transpose_1(dst, dst_step, src, src_step, stream);
+    else if (unit == 2) transpose_2(dst, dst_step, src, src_step, stream);
+    else if (unit == 4) transpose_4(dst, dst_step, src, src_step, stream);
+    else transpose_8(dst, dst_step, src, src_step, stream);
 }

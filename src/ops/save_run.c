@@ -259,7 +259,7 @@ static uint32_t save_workers(const heft__save_run *run, const save_pool *pool) {
 
 heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err) {
     save_pool pool = {.run = run, .parts = parts, .reporting = ATOMIC_FLAG_INIT, .piece = SAVE_PIECE};
-    if (run->sink.target && run->sink.target->direct_fd >= 0) pool.piece = SAVE_BLOCK;
+    if (run->sink.memory || (run->sink.target && run->sink.target->direct_fd >= 0)) pool.piece = SAVE_BLOCK;
     if (!nparts) return HEFT_OK;
     atomic_init(&pool.cursor, 0);
     atomic_init(&pool.stop, false);

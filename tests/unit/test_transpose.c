@@ -46,6 +46,18 @@ static void matrices_are_transposed(void **state) {
             nest[0].src = 2 * u; /* every second column */
             assert_copies(mine, expected, src, 0, nest, 3, unit);
         }
+    for (size_t unit = 1; unit <= 8; unit *= 2) { /* large and aligned: past the caches */
+        uint64_t columns = 2048, rows = 1024 / unit + 16;
+        int64_t u = (int64_t)unit;
+        uint8_t *from = malloc(columns * rows * unit), *to = aligned_alloc(64, columns * rows * unit);
+        for (size_t i = 0; i < columns * rows * unit; i++) from[i] = (uint8_t)random_u64(&seed);
+        const heft__loop loops[2] = {{columns, u, (int64_t)rows * u}, {rows, (int64_t)columns * u, u}};
+        heft__copy_loops(to, from, loops, 2, unit, 0);
+        for (uint64_t i = 0; i < columns * rows; i++)
+            assert_memory_equal(to + (i % columns * rows + i / columns) * unit, from + i * unit, unit);
+        free(from);
+        free(to);
+    }
     free(src);
     free(mine);
     free(expected);
