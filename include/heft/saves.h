@@ -418,7 +418,7 @@ HEFT_API heft_status heft_checkpoint_latest(const char *folder, const char *glob
 
 /* Removes the checkpoints in `folder` whose names match `glob` (NULL: any) that are older than the newest `keep` (1 or more)
  * which verify; if no more than those verify, nothing. A checkpoint that is a folder goes with the files in it, out of sight
- * first. *nremoved may be NULL.
+ * first, one that is a file with its sidecar of digests. *nremoved may be NULL.
  * Errors: as heft_checkpoint_latest; UNSUPPORTED (a checkpoint with folders in it, which stays, as does what is newer).
  * Thread rule: any thread; not while another one saves into a checkpoint that is to go. */
 HEFT_API heft_status heft_checkpoint_keep(const char *folder, const char *glob, uint64_t keep, heft_verify verify,

@@ -59,6 +59,12 @@ static void keep_close(keep_list *list) {
     heft__arena_free(&list->arena);
 }
 
+static bool keep_is_sidecar(const char *name) {
+    static const char suffix[] = HEFT__SIDECAR_SUFFIX;
+    size_t len = strlen(name), n = sizeof suffix - 1;
+    return len > n && strcmp(name + len - n, suffix) == 0;
+}
+
 static heft_status keep_open(keep_list *list, const char *folder, const char *glob, heft_error *err) {
     heft__directory_entry *found;
     uint64_t n;
@@ -73,7 +79,7 @@ static heft_status keep_open(keep_list *list, const char *folder, const char *gl
     if (!list->entries) return heft__fail_memory(err, n * sizeof *list->entries);
     for (uint64_t i = 0; i < n; i++) {
         keep_entry entry = {.name = found[i].name, .folder = found[i].kind == HEFT__FILE_DIRECTORY};
-        bool file = found[i].kind == HEFT__FILE_REGULAR && strstr(entry.name, ".safetensors");
+        bool file = found[i].kind == HEFT__FILE_REGULAR && strstr(entry.name, ".safetensors") && !keep_is_sidecar(entry.name);
         if (entry.name[0] == '.' || (!entry.folder && !file) || !keep_number(&entry)) continue;
         if (glob && !heft__glob_match(glob, strlen(glob), entry.name, strlen(entry.name))) continue;
         list->entries[list->nentries++] = entry;
@@ -169,6 +175,14 @@ static heft_status keep_remove_folder(const heft__target_folder *folder, const c
     return status == HEFT_OK ? heft__target_folder_remove(folder, temp, err) : status;
 }
 
+/* A file goes with its sidecar, that first. */
+static heft_status keep_remove_file(const heft__target_folder *folder, const char *name, heft_error *err) {
+    char beside[HEFT__TARGET_NAME_MAX + 1];
+    heft_status status = HEFT_OK;
+    if (heft__sidecar_name(name, beside, sizeof beside)) status = heft__target_folder_unlink(folder, beside, err);
+    return status == HEFT_OK ? heft__target_folder_unlink(folder, name, err) : status;
+}
+
 /* Removes entries [from, end) of the list, oldest first: what is left after a failure is the newer part. */
 static heft_status keep_remove(const keep_list *list, const char *path, uint64_t from, uint64_t *nremoved, heft_error *err) {
     heft__target_folder folder;
@@ -177,7 +191,7 @@ static heft_status keep_remove(const keep_list *list, const char *path, uint64_t
     for (uint64_t i = list->nentries; status == HEFT_OK && i-- > from;) {
         const keep_entry *entry = &list->entries[i];
         status = entry->folder ? keep_remove_folder(&folder, entry->name, err)
-                               : heft__target_folder_unlink(&folder, entry->name, err);
+                               : keep_remove_file(&folder, entry->name, err);
         *nremoved += status == HEFT_OK;
     }
     heft__target_folder_close(&folder);

@@ -236,4 +236,18 @@ def test_newest_checkpoints():
                 assert error.status == "not-found"
 
 
+def test_checkpoints_with_sidecars():
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_XXHASH"]:
+        print("left out: this build has no xxhash")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for step in (20, 30, 40):
+            heftlib.save(os.path.join(folder, f"step_{step}.safetensors"), {"t": bytes_tensor(100, step)},
+                         digests=heftlib.constants["HEFT_DIGEST_SIDECAR"])
+        assert len(os.listdir(folder)) == 6
+        assert latest(folder, verify=1) == ("step_40.safetensors", 0)  # a sidecar is no checkpoint, whatever number is in its name
+        assert keep(folder, 2) == 1
+        assert sorted(os.listdir(folder)) == [f"step_{step}.safetensors{suffix}" for step in (30, 40) for suffix in ("", ".xxh3.json")]
+
+
 heftlib.run(globals())
