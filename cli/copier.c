@@ -82,10 +82,7 @@ static bool copier_matches(const cli_words *globs, const heft_tensor *tensor) {
 }
 
 static void copier_warn_glob(cli_copier *c, const char *option, const char *glob) {
-    const cli_words words = {&glob, 1};
-    heft_tensor tensor;
-    for (uint64_t id = 0; heft_archive_get(c->archive, id, &tensor, NULL) == HEFT_OK; id++)
-        if (copier_matches(&words, &tensor)) return;
+    if (cli_glob_matches(c->archive, glob)) return;
     cli_text line = {0};
     cli_text_format(&line, "--%s \"", option);
     cli_text_escaped(&line, glob, strlen(glob));

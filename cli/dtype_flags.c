@@ -22,6 +22,13 @@ bool cli_check_glob(const char *command, const char *option, const char *glob) {
     return at == SIZE_MAX;
 }
 
+bool cli_glob_matches(const heft_archive *archive, const char *glob) {
+    heft_tensor tensor;
+    for (uint64_t id = 0; heft_archive_get(archive, id, &tensor, NULL) == HEFT_OK; id++)
+        if (heft__glob_match(glob, strlen(glob), tensor.name, tensor.name_len)) return true;
+    return false;
+}
+
 static bool dtypes_default(const char *command, const char *text, cli_dtypes *out) {
     out->floats = dtypes_parse(text);
     /* what --dtype converts is also what it converts to */

@@ -2,6 +2,7 @@
 #include "loader.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Warnings of a filter that are shown; --json has all. */
 #define LOADER_WARNINGS 20
@@ -48,6 +49,25 @@ static void loader_warn(const cli_loader *loader) {
     cli_text_free(&line);
 }
 
+/* The same of --dtype-for. False: there is one, and warnings are errors. */
+static bool loader_warn_dtypes(const cli_loader *loader) {
+    const cli_args *args = loader->args;
+    bool all = true;
+    for (size_t i = 0; i < loader->dtypes.nrules; i++) {
+        const char *glob = loader->dtypes.rules[i].glob;
+        if (cli_glob_matches(loader->archive, glob)) continue;
+        all = false;
+        if (args->quiet && !args->strict) continue;
+        cli_text name = {0}, path = {0};
+        cli_text_escaped(&name, glob, strlen(glob));
+        cli_text_escaped(&path, loader->path, strlen(loader->path));
+        cli_complain("%.*s: warning: --dtype-for \"%.*s\" matches no tensor", (int)path.len, path.data, (int)name.len, name.data);
+        cli_text_free(&name);
+        cli_text_free(&path);
+    }
+    return all || !args->strict;
+}
+
 int cli_loader_open(const char *command, const cli_args *args, const heft_load_options *options, cli_loader *out) {
     heft_error err;
     *out = (cli_loader){.path = args->operands[0], .args = args};
@@ -67,7 +87,7 @@ int cli_loader_open(const char *command, const cli_args *args, const heft_load_o
     if (heft_load_plan_new(out->archive, &mine, &out->plan, &err) != HEFT_OK) return cli_loader_fail(out, &err);
     heft_load_plan_summarize(out->plan, &out->sum);
     loader_warn(out);
-    return CLI_OK;
+    return loader_warn_dtypes(out) ? CLI_OK : CLI_REFUSED;
 }
 
 void cli_loader_close(cli_loader *loader) {

@@ -30,6 +30,8 @@ bool cli_dtypes_make(const char *command, const cli_args *args, cli_dtypes *out)
 void cli_dtypes_free(cli_dtypes *dtypes);
 /* False: a message was printed. */
 bool cli_check_glob(const char *command, const char *option, const char *glob);
+/* Whether the name of any tensor matches. */
+bool cli_glob_matches(const heft_archive *archive, const char *glob);
 
 /* ---- how they are loaded (loader.c) ------------------------------------------------------------------------------ */
 
