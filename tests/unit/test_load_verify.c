@@ -1,3 +1,4 @@
+/* label: threads */
 /* Loads that are verified: every path sees a flipped bit and names the tensor; what cannot be checked is counted, not claimed. */
 #include "helper_files.h"
 #include "helper_load.h"
