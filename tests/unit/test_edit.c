@@ -161,6 +161,30 @@ static void links_lead_to_the_file(void **state) {
     free(cached);
 }
 
+static void a_name_of_255_bytes(void **state) {
+    (void)state;
+    heft_error err;
+    bool done;
+    int status;
+    char name[300] = "long/";
+    memset(name + 5, 'n', 255);
+    char *path = strdup(edit_make(name));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        trap_begin(&(trap_plan){.fail_call = 2, .only = "pwrite", .die = true});
+        _exit(edit_run(path, NULL, NULL) != HEFT_OK);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && has_journal(path));
+    assert_int_equal(edit_mark(path, HEFT_FAULT_EDIT_INTERRUPTED, &err), '2');
+    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_OK);
+    assert_true(done);
+    if (edit_run(path, NULL, &err)) fail_msg("%s", err.message);
+    assert_whole(path, '2');
+    free(path);
+}
+
 /* Digests in the metadata follow the names; what else the header holds stays. */
 static void digests_get_the_new_names(void **state) {
     (void)state;
@@ -396,6 +420,7 @@ int main(void) {
         cmocka_unit_test(names_and_metadata),
         cmocka_unit_test(refusals),
         cmocka_unit_test(links_lead_to_the_file),
+        cmocka_unit_test(a_name_of_255_bytes),
         cmocka_unit_test(digests_get_the_new_names),
         cmocka_unit_test_teardown(failing_at_every_call, teardown),
         cmocka_unit_test_teardown(killed_at_every_call, teardown),

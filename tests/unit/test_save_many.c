@@ -1,4 +1,3 @@
-/* label: threads */
 /* Saves and edits of one path at once, by twenty threads and by four processes: one of them is found whole, and nothing else. */
 #include "helper_edit.h"
 
