@@ -343,6 +343,57 @@ static void any_view(void **state) {
     heft_source_unref(source);
 }
 
+/* Many tensors at once, into one buffer, into the caller's memory, and by a plan. */
+static void many_reads(void **state) {
+    (void)state;
+    heft_archive *archive = open_kinds();
+    heft_read_options o = {.struct_size = sizeof o, .dtype = HEFT_F64};
+    static const char *const names[] = {"c.large", "a.norm", "a.half", "a.empty", "b.ids", "a.double", "b.flags"};
+    enum { N = sizeof names / sizeof *names };
+    uint64_t ids[N], offsets[N], nbytes[N], room[N];
+    uint8_t *want[N];
+    void *dst[N];
+    heft_view views[N];
+    heft_buffer buffer;
+    heft_plan *plan;
+    heft_plan_summary sum;
+    for (size_t i = 0; i < N; i++) {
+        OK(heft_archive_find(archive, names[i], SIZE_MAX, &ids[i], &err));
+        OK(heft_view_of(archive, ids[i], &views[i], &err));
+        want[i] = expect(&views[i], HEFT_F64, 0, &nbytes[i]);
+        room[i] = nbytes[i];
+        dst[i] = malloc(nbytes[i] + 1);
+    }
+    OK(heft_read_many(archive, ids, N, &o, &buffer, offsets, NULL, &err));
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(offsets[i] % 8, 0);
+        assert_memory_equal((uint8_t *)buffer.data + offsets[i], want[i], nbytes[i]);
+    }
+    heft_buffer_release(&buffer);
+    OK(heft_read_many_into(archive, ids, N, dst, room, &o, NULL, &err));
+    for (size_t i = 0; i < N; i++) assert_memory_equal(dst[i], want[i], nbytes[i]);
+    room[1]--;
+    assert_int_equal(heft_read_many_into(archive, ids, N, dst, room, &o, NULL, &err), HEFT_INVALID_ARGUMENT);
+    OK(heft_plan_views(views, N, NULL, &o, &plan, &err));
+    heft_plan_summarize(plan, &sum);
+    uint8_t *all = malloc(sum.dst_nbytes);
+    OK(heft_plan_execute(plan, all, sum.dst_nbytes, NULL, &err));
+    for (uint64_t i = 0, at = 0; i < N; i++) {
+        assert_memory_equal(all + at, want[i], nbytes[i]);
+        at = (at + nbytes[i] + 63) / 64 * 64;
+    }
+    heft_plan_free(plan);
+    OK(heft_read_buffer(&views[2], &o, &buffer, NULL, &err));
+    assert_true(buffer.nbytes == nbytes[2] && memcmp(buffer.data, want[2], nbytes[2]) == 0);
+    heft_buffer_release(&buffer);
+    free(all);
+    for (size_t i = 0; i < N; i++) {
+        free(want[i]);
+        free(dst[i]);
+    }
+    heft_archive_unref(archive);
+}
+
 /* Loops of every kind, to the bytes and to what lies between them. */
 static void loops(void **state) {
     (void)state;
@@ -620,21 +671,31 @@ static void footprint(void **state) {
 static void allocations(void **state) {
     (void)state;
     heft_archive *archive = open_kinds();
+    wanted w;
     for (uint64_t k = 1;; k++) {
         test_allocator t;
         test_allocator_init(&t, k);
         heft_load_options o = {.struct_size = sizeof o, .dtype = HEFT_BF16, .dtype_rules = rules, .ndtype_rules = RULES,
                                .workers = 2, .allocator = &t.alloc};
-        heft_weights *weights;
-        heft_status status = heft_load(archive, &o, &weights, NULL, &err);
+        heft_weights *weights = NULL;
+        heft_load_plan *plan;
+        heft_load_iter *iter = NULL;
+        if (k == 1) wanted_init(&w, archive, &o);
+        heft_status status = heft_load_plan_new(archive, &o, &plan, &err);
+        if (status == HEFT_OK) status = heft_load_run(plan, &weights, NULL, &err);
+        if (status == HEFT_OK) status = heft_load_each(plan, deliver, &w, NULL, &err);
+        if (status == HEFT_OK) status = heft_load_iter_new(plan, HEFT_LOAD_ORDER_NAME, 9 << 20, &iter, &err);
+        heft_load_iter_free(iter, NULL);
         heft_weights_unref(weights);
-        assert_true(t.live_blocks == 0);
+        heft_load_plan_free(plan);
+        assert_true(t.live_blocks == 0 && w.wrong == 0);
         if (status == HEFT_OK) {
             assert_true(k > 10);
             break;
         }
         assert_int_equal(status, HEFT_OUT_OF_MEMORY);
     }
+    wanted_end(&w);
     heft_archive_unref(archive);
 }
 
@@ -653,10 +714,11 @@ static void chosen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_delivery), cmocka_unit_test(any_source),  cmocka_unit_test(parts_of_ranks),
-        cmocka_unit_test(any_view),       cmocka_unit_test(loops),       cmocka_unit_test(swapped_arrays),
-        cmocka_unit_test(refusals),       cmocka_unit_test(many_small),  cmocka_unit_test(deferred_and_audit),
-        cmocka_unit_test(footprint),      cmocka_unit_test(allocations), cmocka_unit_test(chosen),
+        cmocka_unit_test(every_delivery),     cmocka_unit_test(any_source),  cmocka_unit_test(parts_of_ranks),
+        cmocka_unit_test(any_view),           cmocka_unit_test(many_reads),  cmocka_unit_test(loops),
+        cmocka_unit_test(swapped_arrays),     cmocka_unit_test(refusals),    cmocka_unit_test(many_small),
+        cmocka_unit_test(deferred_and_audit), cmocka_unit_test(footprint),   cmocka_unit_test(allocations),
+        cmocka_unit_test(chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
