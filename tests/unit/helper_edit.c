@@ -70,7 +70,7 @@ heft_status edit_run(const char *path, const heft_allocator *alloc, heft_error *
     heft_status status = heft_archive_open(path, NULL, &archive, err);
     if (status) return status;
     if (heft_archive_find(archive, "b1", 2, &name.id, NULL) && heft_archive_find(archive, "b2", 2, &name.id, NULL))
-        fail_msg("no tensor to be renamed");
+        fail_msg("%s", "no tensor to be renamed");
     status = heft_edit_in_place(archive, &name, 1, &options, NULL, err);
     heft_archive_unref(archive);
     return status;

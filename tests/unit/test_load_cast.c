@@ -69,7 +69,7 @@ static uint8_t *expect(const heft_view *view, heft_dtype to, uint32_t flags, uin
     heft__cast cast;
     OK(heft_read(view, raw, n, NULL, NULL, &err));
     assert_true(heft__cast_find(view->dtype, to, flags | HEFT__CAST_REFERENCE, &cast));
-    if (heft__cast_run(&cast, raw, cooked, count) != count) fail_msg("refused");
+    if (heft__cast_run(&cast, raw, cooked, count) != count) fail_msg("%s", "refused");
     free(raw);
     *nbytes = count * size_of(to);
     return cooked;
