@@ -580,7 +580,7 @@ static void many_small(void **state) {
         if (status == HEFT_UNSUPPORTED && io == HEFT_IO_DIRECT) continue;
         OK(status);
         heft_load_plan_summarize(plan, &sum);
-        assert_in_range(sum.nruns, 1, 4); /* those of F32 lie together, and those of I32 */
+        if (!HEFT__HOST_IS_BIG_ENDIAN) assert_in_range(sum.nruns, 1, 4); /* those of F32 lie together, and those of I32 */
         OK(heft_load_run(plan, &weights, NULL, &err));
         for (uint64_t i = 0; i < MANY; i++) {
             heft_view view;
