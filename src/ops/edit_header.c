@@ -291,6 +291,29 @@ static heft_status header_fail_useless(const char *path, const heft__edit_file *
     return file->found == HEFT__EDIT_DAMAGED ? HEFT_CORRUPT : HEFT_MISMATCH;
 }
 
+/* Opening ignores a new header that does not fit the file: then it is not written either. */
+static heft_status header_try_journal(const char *path, const heft__journal *journal, const heft_allocator *alloc,
+                                      heft_error *err) {
+    heft__scan_options options = {.max_header_nbytes = UINT64_MAX, .header = journal->after,
+                                  .header_nbytes = journal->header_nbytes};
+    heft__listing listing;
+    heft_source *source;
+    heft_error local;
+    heft_status status = heft_source_open_file(path, &source, err);
+    if (status != HEFT_OK) return status;
+    heft__listing_init(&listing, alloc);
+    status = heft__scan(source, &options, &listing, &local);
+    heft__listing_free(&listing);
+    heft_source_unref(source);
+    if (status == HEFT_OUT_OF_MEMORY || status == HEFT_IO) {
+        if (err) *err = local;
+        return status;
+    }
+    return status == HEFT_OK ? status
+                             : header_fail(path, err, HEFT_MISMATCH, HEFT_FAULT_EDIT_INTERRUPTED,
+                                           "the new header in the journal does not fit the file; the edit can be taken back");
+}
+
 heft_status heft__edit_end(const char *path, bool undo, const heft_allocator *alloc, bool *done, heft_error *err) {
     heft__edit_file file;
     heft_status status = heft__edit_file_open(&file, path, false, alloc, err);
@@ -299,6 +322,7 @@ heft_status heft__edit_end(const char *path, bool undo, const heft_allocator *al
     if (there && file.found <= HEFT__EDIT_FOREIGN) status = header_fail_useless(path, &file, err);
     else if (there && heft__target_temp_alive(file.journal.writer))
         status = header_fail(path, err, HEFT_EXISTS, HEFT_FAULT_EDIT_INTERRUPTED, header_busy);
+    if (status == HEFT_OK && there && !undo) status = header_try_journal(path, &file.journal, alloc, err);
     if (status == HEFT_OK && there) {
         const heft__journal *j = &file.journal;
         status = heft__target_write(&file.target, 0, undo ? j->before : j->after, j->header_nbytes, err);

@@ -171,7 +171,7 @@ static heft_status iter_make_ring(heft_load_iter *iter, uint64_t ring_nbytes, he
     if (status != HEFT_OK) return status;
     const heft_plan *plan = iter->own;
     iter->work.plan = plan;
-    if (plan->nmappings)
+    if (plan->nmappings || iter->load->options.io == HEFT_IO_MAP) /* also if all lies beside mappings */
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "a ring needs copies, and io map makes none");
     iter->arena_run = heft__alloc(alloc, plan->narenas * sizeof *iter->arena_run);
     iter->held = heft__alloc_zero(alloc, plan->narenas * sizeof *iter->held);

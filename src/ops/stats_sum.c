@@ -84,7 +84,14 @@ void heft__stats_merge(heft__stats_sum *sum, const heft__stats_sum *other) {
     if (other->max > sum->max) sum->max = other->max;
     if (other->finite == 0) return;
     double a = (double)sum->finite, b = (double)other->finite, delta = other->mean - sum->mean;
-    sum->mean += delta * (b / (a + b));
+    if (sum->finite == 0) { /* not by the formula: of large values that is infinity times 0 */
+        sum->finite = other->finite;
+        sum->mean = other->mean;
+        sum->squares = other->squares;
+        return;
+    }
+    if (isfinite(delta)) sum->mean += delta * (b / (a + b));
+    else sum->mean = sum->mean * (a / (a + b)) + other->mean * (b / (a + b));
     sum->squares += other->squares + delta * delta * (a / (a + b) * b);
     sum->finite += other->finite;
 }

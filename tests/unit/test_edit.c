@@ -390,6 +390,36 @@ static void useless_journals(void **state) {
     free(folder);
 }
 
+/* What opening ignores is not written: the old header is all that the file can have. */
+static void a_new_header_that_fits_no_file(void **state) {
+    (void)state;
+    heft_error err;
+    heft__journal journal;
+    const char *why;
+    bool done = true;
+    size_t n;
+    char *path = strdup(edit_make("unfit/x.safetensors"));
+    uint8_t *bytes = edit_journal(path, &n), *other = malloc(n), header[EDIT_HEADER];
+    assert_non_null(other);
+    assert_true(heft__journal_parse(bytes, n, &journal, &why));
+    memcpy(header, journal.after, sizeof header);
+    memcpy(strstr((char *)header + 8, "[64]"), "[63]", 4);
+    journal.after = header;
+    heft__journal_write(&journal, other);
+    test_write("unfit/.heft-x.safetensors.journal", other, n);
+    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_MISMATCH);
+    assert_int_equal(err.fault, HEFT_FAULT_EDIT_INTERRUPTED);
+    assert_false(done);
+    assert_true(has_journal(path));
+    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_OK);
+    assert_true(done);
+    assert_whole(path, '1');
+    assert_false(has_journal(path));
+    free(other);
+    free(bytes);
+    free(path);
+}
+
 static void every_allocation_can_fail(void **state) {
     (void)state;
     char *path = strdup(test_path("memory/x.safetensors"));
@@ -427,6 +457,7 @@ int main(void) {
         cmocka_unit_test_teardown(ending_can_be_repeated, teardown),
         cmocka_unit_test(a_living_writer_is_left_alone),
         cmocka_unit_test(useless_journals),
+        cmocka_unit_test(a_new_header_that_fits_no_file),
         cmocka_unit_test_teardown(every_allocation_can_fail, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,6 +202,11 @@ static void every_way(const heft_archive *archive, heft_load_options *o) {
     for (heft_load_order order = HEFT_LOAD_ORDER_FILE; order <= HEFT_LOAD_ORDER_COMPLETION; order++) {
         iterated(&w, plan, order, 0);
         if (o->io != HEFT_IO_MAP) iterated(&w, plan, order, 9 << 20);
+        else { /* also where all tensors are converted, so that none is mapped */
+            heft_load_iter *iter;
+            assert_int_equal(heft_load_iter_new(plan, order, 9 << 20, &iter, &err), HEFT_INVALID_ARGUMENT);
+            assert_null(iter);
+        }
     }
     wanted_end(&w);
     heft_load_plan_free(plan);

@@ -320,6 +320,31 @@ static void many_tensors_in_one_pass(void **state) {
     free(data);
 }
 
+/* Squares that do not fit a double are infinite, not NaN, and the rest stays right. */
+static void huge_values(void **state) {
+    (void)state;
+    enum { LARGE = 3, MOST = 2500 };
+    double values[LARGE + MOST] = {1e200, 1e200, -1e200};
+    for (int i = 0; i < MOST; i++) values[LARGE + i] = i < 1024 ? 1.7e308 : -1.7e308;
+    swap_components(HEFT_F64, values, sizeof values);
+    heft_source *source;
+    assert_int_equal(heft_source_open_memory(values, sizeof values, NULL, NULL, NULL, &source, NULL), HEFT_OK);
+    const made_tensor tensors[] = {
+        {.dtype = HEFT_F64, .begin = 0, .end = LARGE * 8, .rank = 1, .shape = {LARGE}},
+        {.dtype = HEFT_F64, .begin = LARGE * 8, .end = sizeof values, .rank = 1, .shape = {MOST}}};
+    made_archive made;
+    made_archive_init(&made, source, tensors, 2);
+    heft_stats stats[2];
+    assert_int_equal(heft_archive_stats(&made.archive, NULL, 0, NULL, stats, NULL, NULL, NULL), HEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(isinf(stats[i].std) && stats[i].std > 0);
+        assert_true(isinf(stats[i].norm) && stats[i].norm > 0);
+    }
+    assert_true(stats[0].mean > 3.33e199 && stats[0].mean < 3.34e199);
+    assert_true(stats[1].mean > -3.08e307 && stats[1].mean < -3.07e307);
+    heft_source_unref(source);
+}
+
 static void histograms_count_by_powers_of_two(void **state) {
     (void)state;
     double data[] = {0, -0.0, 1, 1.99, 2, -1, 1e-9, -1e30, 0.5, NAN, INFINITY};
@@ -359,6 +384,7 @@ int main(void) {
         cmocka_unit_test(failures_and_bounds),
         cmocka_unit_test(odd_views),
         cmocka_unit_test(many_tensors_in_one_pass),
+        cmocka_unit_test(huge_values),
         cmocka_unit_test(histograms_count_by_powers_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
