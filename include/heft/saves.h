@@ -92,6 +92,8 @@ typedef struct heft_save_stats {
     uint64_t kernel_nbytes; /* copied inside the kernel */
     uint64_t ntensors, nfillers;
     uint64_t nunaligned;    /* tensors that do not lie at a multiple of their element size */
+    uint64_t ntied;         /* items that are the storage of another one and were written again: heft_ties_find. Not
+                             * counted of writers, whose tensors come one after another, nor of snapshots */
     uint32_t nfiles;
     uint32_t workers;
 } heft_save_stats;
@@ -300,6 +302,39 @@ HEFT_API const char *heft_layout_index(const heft_layout *layout, uint64_t *nbyt
 /* Frees a layout; NULL does nothing.
  * Thread rule: when no other thread uses it. */
 HEFT_API void heft_layout_free(heft_layout *layout);
+
+/* ---- one storage under several names ------------------------------------------------------------------------------ */
+
+/* A save writes every item, also those that are one storage under several names (tied weights, as an embedding and the matrix
+ * of the output). This finds them, so that one is written and the others are noted:
+ *     heft_ties_find(items, n, NULL, 0, &ties, &err);
+ *     options.metadata = heft_ties_metadata(ties, &options.nmetadata);
+ *     kept = heft_ties_items(ties, &nkept);     and then heft_save(path, kept, nkept, &options, ...)
+ * Items are tied if they are the same elements of the same memory, tensor or view: place, dtype, shape, strides and conversion
+ * alike, of more than 0 bytes. Items that only overlap are not. */
+typedef struct heft_ties heft_ties;
+
+typedef struct heft_tie {
+    uint64_t dropped, kept; /* numbers of items as given */
+} heft_tie;
+
+/* Finds ties. Of items that are tied the one whose name is first by bytes is kept. `metadata` (NULL: none) are the pairs that the
+ * save is to have. Items and pairs stay the caller's, and have to stay until heft_ties_free, as does what they lead to.
+ * Errors: INVALID_ARGUMENT (NULL), LIMIT (2^31 items), OUT_OF_MEMORY. Items that a save would refuse are left for it to refuse.
+ * Thread rule: any thread. */
+HEFT_API heft_status heft_ties_find(const heft_save_item *items, uint64_t nitems, const heft_pair *metadata,
+                                    uint64_t nmetadata, heft_ties **out, heft_error *err);
+
+/* The items that are kept, in the order given; the pairs given and "tied:<dropped name>" = kept name for each that goes; which
+ * went, by their numbers. All live as long as `ties`.
+ * Thread rule: any thread. */
+HEFT_API const heft_save_item *heft_ties_items(const heft_ties *ties, uint64_t *nitems);
+HEFT_API const heft_pair *heft_ties_metadata(const heft_ties *ties, uint64_t *nmetadata);
+HEFT_API const heft_tie *heft_ties_list(const heft_ties *ties, uint64_t *nties);
+
+/* Frees them; NULL does nothing.
+ * Thread rule: when no other thread uses it. */
+HEFT_API void heft_ties_free(heft_ties *ties);
 
 /* ---- one tensor after another ------------------------------------------------------------------------------------ */
 

@@ -113,7 +113,7 @@ typedef struct heft__save_job {
     heft__layout layout;
     heft__part *parts;
     _Atomic uint32_t *crcs; /* of each entry, where the format wants them; else NULL */
-    uint64_t nparts, parts_most;
+    uint64_t nparts, parts_most, ntied;
     bool shares; /* blocks of what is kept can be shared */
     heft_save_stats stats;
 } heft__save_job;

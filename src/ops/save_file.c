@@ -1,6 +1,7 @@
 /* ops: one file, from items to its name: laid out, written, synced, read back if asked for, renamed. */
 #include "base/error.h"
 #include "ops/save.h"
+#include "write/ties.h"
 
 #include <string.h>
 
@@ -53,6 +54,7 @@ heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items
     if (status == HEFT_OK)
         status = heft__parts_make(&job->layout, items, &job->options, job->crcs, &job->parts, &job->nparts, err);
     job->parts_most = heft__parts_most(&job->layout);
+    if (status == HEFT_OK) status = heft__ties_count(items, nitems, &job->alloc, &job->ntied, err);
     if (status != HEFT_OK) heft__save_job_free(job);
     return status;
 }
@@ -70,6 +72,7 @@ static void save_count(heft__save_job *job, const heft__save_run *run) {
                              .header_nbytes = emit->header_nbytes,
                              .shared_nbytes = run->shared_nbytes,
                              .kernel_nbytes = run->kernel_nbytes,
+                             .ntied = job->ntied,
                              .nfiles = 1,
                              .workers = run->most_workers ? run->most_workers : 1};
     for (uint64_t i = 0; i < emit->nentries; i++) {

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "ops/ops.h"
 #include "ops/save_set.h"
+#include "write/ties.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -285,8 +286,13 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
     heft_layout *layout = NULL;
     heft_status status = heft__save_options_copy(options, &checked, &alloc, err);
     if (status == HEFT_OK) status = heft__set_options_copy(set_options, &set, err);
+    uint64_t ntied = 0; /* also from file to file */
     if (status == HEFT_OK) status = heft__set_layout(items, nitems, &checked, &set, &alloc, &layout, err);
-    if (status != HEFT_OK) return status;
+    if (status == HEFT_OK) status = heft__ties_count(items, nitems, &alloc, &ntied, err);
+    if (status != HEFT_OK) {
+        heft_layout_free(layout);
+        return status;
+    }
     heft__set_job *job = heft__alloc(&alloc, sizeof *job);
     status = job ? heft__set_job_begin(job, path, options, set_options, err) : heft__fail_memory(err, sizeof *job);
     if (status == HEFT_OK) {
@@ -301,6 +307,7 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
         }
         if (status == HEFT_OK) status = heft__set_job_end(job, layout, err);
         else heft__set_job_abort(job);
+        job->stats.ntied = ntied;
         if (status == HEFT_OK && stats) *stats = job->stats;
     }
     heft_layout_free(layout);
