@@ -105,6 +105,8 @@ const cli_option cli_option_table[] = {
     {"metadata", 0, ARG_LIST, ARGS_AT(metadata), CLI_COPIERS, "KEY=VALUE", NULL, "set it; may be given again"},
     {"align", 0, ARG_SIZE, ARGS_AT(align), CLI_COPIERS, "N", NULL,
      "start tensors at multiples of N bytes: a power of two,\n16 to 65536 (heft align: 256)"},
+    {"header-room", 0, ARG_SIZE, ARGS_AT(header_room), CLI_COPIERS, "SIZE", NULL,
+     "pad the header of each file to SIZE: room for later edits\nin place (heft edit)"},
     {"no-fill", 0, ARG_FLAG, ARGS_AT(no_fill), CLI_COPIERS, NULL, NULL, "align by order alone, without filler entries"},
     {"digest", 0, ARG_OPTIONAL, ARGS_AT(digest), CLI_COPIERS, "WHERE", NULL,
      "checksums of all tensors, into metadata (the default) or\na sidecar (FILE.xxh3.json)"},

@@ -160,7 +160,7 @@ typedef struct cli_args {
     double tolerance, relative;
     /* copy, align, shard, merge */
     uint32_t to, foreign;
-    uint64_t shard_size;
+    uint64_t shard_size, header_room;
     const char *dtype, *map, *digest, *stem;
     cli_words dtype_for, transpose, rename, metadata;
     bool saturate, allow_inexact, no_fill, no_sync, verify, dry_run;

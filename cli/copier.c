@@ -400,6 +400,7 @@ int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uin
                                          .no_sync = args->no_sync,
                                          .verify = args->verify,
                                          .no_fill = args->no_fill,
+                                         .reserve_header_nbytes = args->header_room,
                                          .saturate = args->saturate,
                                          .allow_inexact = args->allow_inexact,
                                          .foreign = args->foreign, /* the words are in the order of the constants */

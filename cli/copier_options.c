@@ -43,9 +43,10 @@ static bool copier_check_stream(const cli_copier *c) {
 
 bool cli_copier_check_form(cli_copier *c) {
     bool numpy = c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY;
-    const char *option = c->options.align    ? "--align"
-                         : c->args->metadata.n ? "--metadata"
-                                               : NULL;
+    const char *option = c->options.align        ? "--align"
+                         : c->args->metadata.n   ? "--metadata"
+                         : c->args->header_room  ? "--header-room"
+                                                 : NULL;
     if (numpy && option) cli_usage_error(c->command, "%s is for safetensors files, npz and npy have no such thing", option);
     else if (c->args->shard_size && c->form != CLI_COPY_SHARDED)
         cli_usage_error(c->command, "--shard-size cuts a set, and %s is one file", c->target);

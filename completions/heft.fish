@@ -142,6 +142,7 @@ complete -c heft -n $copy -l map -r -d 'new names, JSON'
 complete -c heft -n $copy -l metadata -x -d 'KEY=VALUE'
 complete -c heft -n $copy -l align -x -d 'where tensors start'
 complete -c heft -n $copy -l digest -d checksums
+complete -c heft -n $copy -l header-room -x -d 'pad the header'
 complete -c heft -n $copy -l no-fill -d 'no filler entries'
 complete -c heft -n '__fish_seen_subcommand_from copy merge' -l foreign -x -a 'refuse void uint' -d 'dtypes that NumPy lacks'
 complete -c heft -n $copy -l no-sync -d 'do not wait for the disk'
