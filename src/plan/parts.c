@@ -75,10 +75,11 @@ uint64_t heft__plan_blocks_of(const heft_plan *plan, const heft__plan_run *run) 
 }
 
 /* True if what lies between an item and the next one may be read to where it lies between their places: the arena is
- * heft's, and the places are as far apart as the offsets. */
+ * heft's, and the places are as far apart as the offsets. Not of what is converted, which has another size there. */
 static bool parts_lands(const heft_plan *plan, const heft__plan_item *item) {
     const heft__plan_item *next = item + 1;
-    return plan->layout && item->place - (int64_t)item->offset == next->place - (int64_t)next->offset;
+    return plan->layout && item->nest == HEFT__PLAN_NONE &&
+           item->place - (int64_t)item->offset == next->place - (int64_t)next->offset;
 }
 
 /* The offset of what lies at a place of a run whose places rise with offsets. */

@@ -612,6 +612,39 @@ static void many_small(void **state) {
     heft_archive_unref(archive);
 }
 
+/* Between two that are converted lies a gap as large as the first of them grows. */
+static void gap_of_that_size(void **state) {
+    (void)state;
+    static const char header[] = "{\"a\":{\"dtype\":\"I32\",\"shape\":[100],\"data_offsets\":[0,400]},"
+                                 "\"b\":{\"dtype\":\"F32\",\"shape\":[100],\"data_offsets\":[400,800]},"
+                                 "\"c\":{\"dtype\":\"I16\",\"shape\":[8],\"data_offsets\":[800,816]}}";
+    uint8_t data[816];
+    size_t n;
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 7 + 1);
+    uint8_t *file = test_raw_safetensors(header, sizeof header - 1, data, sizeof data, &n);
+    heft_archive *archive = load_open(test_write("gap.safetensors", file, n));
+    free(file);
+    const char *without[] = {"b"};
+    heft_filter filter = {.struct_size = sizeof filter, .exclude = without, .nexclude = 1};
+    const heft_dtype_rule rule = {"*", HEFT_I64};
+    heft_load_options o = {.struct_size = sizeof o, .filter = &filter, .dtype_rules = &rule, .ndtype_rules = 1};
+    heft_weights *weights;
+    OK(heft_load(archive, &o, &weights, NULL, &err));
+    assert_int_equal(heft_weights_count(weights), 2);
+    for (uint64_t i = 0; i < 2; i++) {
+        heft_loaded t;
+        heft_view view;
+        uint64_t nbytes;
+        OK(heft_weights_at(weights, HEFT_LOAD_ORDER_FILE, i, &t, &err));
+        OK(heft_view_of(archive, t.id, &view, &err));
+        uint8_t *want = expect(&view, HEFT_I64, 0, &nbytes);
+        assert_memory_equal(t.data, want, nbytes);
+        free(want);
+    }
+    heft_weights_unref(weights);
+    heft_archive_unref(archive);
+}
+
 /* ---- around a load ---- */
 
 static void deferred_and_audit(void **state) {
@@ -723,7 +756,7 @@ int main(void) {
         cmocka_unit_test(any_view),           cmocka_unit_test(many_reads),  cmocka_unit_test(loops),
         cmocka_unit_test(swapped_arrays),     cmocka_unit_test(refusals),    cmocka_unit_test(many_small),
         cmocka_unit_test(deferred_and_audit), cmocka_unit_test(footprint),   cmocka_unit_test(allocations),
-        cmocka_unit_test(chosen),
+        cmocka_unit_test(gap_of_that_size),   cmocka_unit_test(chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
