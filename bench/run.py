@@ -16,7 +16,8 @@ samples, each a fresh process; less than 15 % between two rows is noise.
 import argparse, json, os, subprocess, sys
 from pathlib import Path
 
-BOUNDS = ["bound", "bound-again", "bound-reuse", "bound-real", "bound-real-reuse", "bound-direct", "bound-seq", "bound-falloc", "openssl"]
+BOUNDS = ["bound", "bound-again", "bound-cast", "bound-reuse", "bound-real", "bound-real-reuse", "bound-direct",
+          "bound-seq", "bound-falloc", "openssl"]
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/bench"
 MS = 1e-3
