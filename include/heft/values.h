@@ -14,8 +14,8 @@ extern "C" {
 /* Statistics of values. Complex values count by their magnitude. NaN values are counted and left
  * out of the rest; infinities are counted and left out of mean, std and norm. Sums are doubles,
  * added in blocks of 1,024 or 4,096 values around one of them or their mean, so that they depend
- * neither on the number of workers nor on the processor; beside NumPy's in float64 the relative
- * difference is below 1e-12. F64 values beyond
+ * neither on the number of workers nor, unless the compiler fuses multiplications and additions,
+ * on the processor; beside NumPy's in float64 the relative difference is below 1e-12. F64 values beyond
  * 1e154 make std and norm infinite. */
 typedef struct heft_stats {
     uint64_t count, nans, infs, zeros;
