@@ -354,6 +354,33 @@ static int copier_write(cli_copier *c) {
     return status == HEFT_OK ? CLI_OK : copier_fail(c, &err);
 }
 
+/* A set of another stem stays in the folder, and who opens that by its name may get the old tensors. */
+static int copier_warn_others(const cli_copier *c) {
+    const char *stem = c->set.stem ? c->set.stem : "model";
+    size_t len = strlen(stem);
+    heft_archive *there;
+    heft_error err;
+    bool other = false;
+    if (c->form != CLI_COPY_SHARDED || c->fresh) return CLI_OK;
+    if (heft_archive_open(c->target, NULL, &there, &err) != HEFT_OK) other = err.fault == HEFT_FAULT_AMBIGUOUS;
+    else {
+        heft_file file;
+        for (uint32_t i = 0; !other && heft_archive_file(there, i, &file, &err) == HEFT_OK; i++) {
+            const char *slash = strrchr(file.path, '/'), *name = slash ? slash + 1 : file.path;
+            other = strncmp(name, stem, len) != 0 || (name[len] != '-' && name[len] != '.');
+        }
+        heft_archive_unref(there);
+    }
+    if (!other || (c->args->quiet && !c->args->strict)) return CLI_OK;
+    cli_text line = {0};
+    cli_text_str(&line, "warning: there are files of another set too, so that the folder does not open as what was written: ");
+    cli_text_escaped(&line, stem, len);
+    cli_text_str(&line, "*");
+    cli_complain_of(c->target, &line);
+    cli_text_free(&line);
+    return c->args->strict ? CLI_REFUSED : CLI_OK;
+}
+
 static int copier_run(cli_copier *c) {
     const cli_args *args = c->args;
     int code = copier_prepare(c);
@@ -365,7 +392,7 @@ static int copier_run(cli_copier *c) {
     if (code != CLI_OK) return code;
     if (args->json) cli_copier_json(c);
     else if (!args->dry_run) cli_copier_report(c);
-    return CLI_OK;
+    return args->dry_run ? CLI_OK : copier_warn_others(c);
 }
 
 static void copier_free(cli_copier *c) {

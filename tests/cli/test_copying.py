@@ -100,6 +100,17 @@ class Files(Base):
         self.assertEqual(before, {n: read(self.path(os.path.join("set", n))) for n in os.listdir(self.path("set"))})
         self.no_litter()
 
+    def test_sets_side_by_side(self):
+        """A set beside one of another name: it is said that the folder does not open as it."""
+        copy = ("copy", "tiny.safetensors", "both/", "--to", "sharded")
+        self.assertEqual(self.heft(*copy).stderr, "")
+        self.assertIn("another set", self.heft(*copy, "--stem", "other").stderr)
+        self.assertIn("another set", self.heft(*copy, "--stem", "other", "-f", "--strict", code=5).stderr)
+        self.assertEqual(self.heft(*copy, "--stem", "other", "-f", "-q").stderr, "")
+        self.assertEqual(self.heft(*copy, "-f").stderr, "")
+        os.unlink(self.path("both/model.safetensors"))
+        self.assertEqual(self.heft(*copy, "--stem", "other", "-f").stderr, "")
+
     def test_over_its_own_source(self):
         tensors, metadata = parse(self.path("tiny.safetensors"))
         self.heft("copy", "-f", "--rename", "s/^/x./", "tiny.safetensors", "tiny.safetensors")
