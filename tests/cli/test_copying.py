@@ -103,13 +103,13 @@ class Files(Base):
     def test_sets_side_by_side(self):
         """A set beside one of another name: it is said that the folder does not open as it."""
         copy = ("copy", "tiny.safetensors", "both/", "--to", "sharded")
-        self.assertEqual(self.heft(*copy).stderr, "")
-        self.assertIn("another set", self.heft(*copy, "--stem", "other").stderr)
-        self.assertIn("another set", self.heft(*copy, "--stem", "other", "-f", "--strict", code=5).stderr)
-        self.assertEqual(self.heft(*copy, "--stem", "other", "-f", "-q").stderr, "")
-        self.assertEqual(self.heft(*copy, "-f").stderr, "")
+        self.assertEqual(self.heft(*copy).stderr, b"")
+        self.assertIn(b"another set", self.heft(*copy, "--stem", "other").stderr)
+        self.assertIn(b"another set", self.heft(*copy, "--stem", "other", "-f", "--strict", code=5).stderr)
+        self.assertEqual(self.heft(*copy, "--stem", "other", "-f", "-q").stderr, b"")
+        self.assertEqual(self.heft(*copy, "-f").stderr, b"")
         os.unlink(self.path("both/model.safetensors"))
-        self.assertEqual(self.heft(*copy, "--stem", "other", "-f").stderr, "")
+        self.assertEqual(self.heft(*copy, "--stem", "other", "-f").stderr, b"")
 
     def test_over_its_own_source(self):
         tensors, metadata = parse(self.path("tiny.safetensors"))
