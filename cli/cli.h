@@ -82,6 +82,8 @@ const cli_screen *cli_screen_get(void);
 void cli_text_styled(cli_text *text, cli_style style, const char *bytes, size_t len);
 /* Writes a line to standard output as it is and empties it. False once standard output has failed. */
 bool cli_print(cli_text *text);
+/* What was printed goes out now. */
+void cli_flush(void);
 /* Ends standard output: `code`, or CLI_UNREADABLE with a message if it could not be written. */
 int cli_finish(int code);
 /* "heft: ..." on standard error. */

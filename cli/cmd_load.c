@@ -348,7 +348,7 @@ int cli_load(const cli_args *args) {
     again.quiet = true; /* warnings are said once */
     for (uint64_t i = 1; i <= repeat && code == CLI_OK; i++) {
         code = load_once(i == 1 ? args : &again, i);
-        fflush(stdout); /* who repeats a load watches it */
+        cli_flush(); /* who repeats a load watches it */
     }
     return code;
 }

@@ -8,6 +8,19 @@
 #include <string.h>
 
 static cli_screen screen_state;
+static int screen_failure; /* why the first write to standard output failed; 0: none did, or nobody knows */
+
+static void screen_write(const void *data, size_t len) {
+    if (ferror(stdout)) return;
+    errno = 0;
+    if (fwrite(data, 1, len, stdout) < len) screen_failure = errno;
+}
+
+void cli_flush(void) {
+    if (ferror(stdout)) return;
+    errno = 0;
+    if (fflush(stdout) != 0) screen_failure = errno;
+}
 
 void cli_screen_init(void) {
     static char buffer[1 << 16];
@@ -44,7 +57,7 @@ void cli_text_styled(cli_text *text, cli_style style, const char *bytes, size_t 
 
 bool cli_print(cli_text *text) {
     cli_text_put(text, "\n", 1);
-    if (!ferror(stdout)) fwrite(text->data, 1, text->len, stdout);
+    screen_write(text->data, text->len);
     text->len = 0;
     return !ferror(stdout);
 }
@@ -57,10 +70,9 @@ static bool screen_no_space(int code) {
 }
 
 int cli_finish(int code) {
-    errno = 0;
-    bool failed = fflush(stdout) != 0 || ferror(stdout);
-    if (!failed) return code;
-    int reason = errno;
+    cli_flush();
+    if (!ferror(stdout)) return code;
+    int reason = screen_failure;
     if (reason == EPIPE) return code; /* SIGPIPE is ignored by whoever started us; nobody reads: not our fault */
     cli_complain("standard output: %s", reason ? strerror(reason) : "could not be written");
     return cli_worse(code, screen_no_space(reason) ? CLI_REFUSED : CLI_UNREADABLE);
@@ -69,7 +81,7 @@ int cli_finish(int code) {
 void cli_complain(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fflush(stdout); /* so that both streams come in order on a terminal */
+    cli_flush(); /* so that both streams come in order on a terminal */
     fputs("heft: ", stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
@@ -153,7 +165,7 @@ void cli_json_begin(heft__json_out *json, bool lines) {
 
 static void screen_json_write(heft__json_out *json) {
     if (json->failed) cli_die_memory();
-    if (json->len && !ferror(stdout)) fwrite(json->text, 1, (size_t)json->len, stdout);
+    if (json->len) screen_write(json->text, (size_t)json->len);
     json->len = 0;
 }
 

@@ -66,7 +66,7 @@ bool cli_table_fit(const cli_table *table, size_t width) {
     scols_table_set_termforce(out, SCOLS_TERMFORCE_ALWAYS);
     scols_table_set_termwidth(out, width);
     bool done = smartcols_columns(out, table) && smartcols_rows(out, table, &cell);
-    fflush(stdout);
+    cli_flush();
     if (done) done = scols_print_table(out) == 0;
     scols_unref_table(out);
     cli_text_free(&cell);
