@@ -17,7 +17,7 @@ import argparse, json, os, subprocess, sys
 from pathlib import Path
 
 BOUNDS = ["bound", "bound-again", "bound-cast", "bound-reuse", "bound-real", "bound-real-reuse", "bound-direct",
-          "bound-seq", "bound-falloc", "openssl"]
+          "bound-seq", "bound-falloc", "bound-span", "openssl"]
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/bench"
 MS = 1e-3
@@ -73,7 +73,7 @@ TABLE = [
     ("A open hot", "open 2 GiB of 512 tensors", lambda r: [seconds(0.3 * MS)]),
     ("A views hot", "open and borrow all 512", lambda r: [seconds(1 * MS)]),
     ("B load hot", "open and read 73,728 tensors of 4 bytes", lambda r: [times(r, 15, ["st-numpy"]), seconds(25 * MS)]),
-    ("E slice_col hot", "column slice [:, :256] of F32 [131072, 1024]", lambda r: [times(r, 1, ["st-numpy", "st-torch"])]),
+    ("E slice_col hot", "column slice [:, :256] of F32 [131072, 1024]", lambda r: [of_row(r, "bound-span", 0.8), times(r, 1, ["st-numpy", "st-torch", "numpy"])]),
     ("E slice_row hot", "row slice of it", lambda r: [times(r, 1, ["st-numpy", "st-torch"])]),
     ("P open hot", "open 163 shards, index of 57 MB", lambda r: [times(r, 10, ["st-numpy", "st-torch"])]),
     ("A load hot", "load 2 GiB of 512 tensors", lambda r: [of_bound(r, 0.85), ahead(r)]),
