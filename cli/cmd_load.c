@@ -201,6 +201,18 @@ static void load_verified(const cli_loader *loader, const load_round *round, cli
     cli_print(line);
 }
 
+/* Under --strict it is no success that a tensor could not be verified. */
+static int load_strict(const cli_loader *loader, const load_round *round) {
+    uint64_t all = loader->sum.ntensors, left = all - round->stats.nverified;
+    if (!loader->args->verify || !loader->args->strict || left == 0) return CLI_OK;
+    cli_text path = {0};
+    cli_text_escaped(&path, loader->path, strlen(loader->path));
+    cli_complain("%.*s: %llu of %llu tensors could not be verified: no digest, a part, or converted", (int)path.len, path.data,
+                 (unsigned long long)left, (unsigned long long)all);
+    cli_text_free(&path);
+    return CLI_UNREADABLE; /* as heft verify */
+}
+
 static void load_screen(const cli_loader *loader, const load_round *round, uint64_t number) {
     cli_text line = {0};
     cli_load_files files;
@@ -335,6 +347,7 @@ static int load_once(const cli_args *args, uint64_t number) {
         if (status != HEFT_OK) code = cli_loader_fail(&loader, &err);
         else if (args->json) load_json(&loader, &round, number);
         else load_screen(&loader, &round, number);
+        if (status == HEFT_OK) code = load_strict(&loader, &round);
     }
     cli_loader_close(&loader);
     heft_arena_unref(arena);

@@ -61,6 +61,9 @@ heft_status heft__edit_journal_make(const heft__edit_file *file, const heft__jou
     heft__target_status st;
     uint64_t nbytes = heft__journal_nbytes(journal->header_nbytes);
     heft__target_options options = {.nbytes = nbytes, .no_sync = file->target.no_sync};
+    if (nbytes > EDIT_JOURNAL_MAX) /* what could not be read back */
+        return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_HEADER_LIMIT, "a header of %llu bytes is too long to be edited in place",
+                          (unsigned long long)journal->header_nbytes);
     uint8_t *bytes = heft__alloc(&file->alloc, nbytes);
     if (!bytes) return heft__fail_memory(err, nbytes);
     heft__journal_write(journal, bytes);
