@@ -301,5 +301,5 @@ int test_count_threads(void) {
 
 void test_assert_threads(int n) {
     for (int i = 0; i < 2000 && test_count_threads() > n; i++) usleep(5000);
-    assert_int_equal(test_count_threads(), n);
+    assert_true(test_count_threads() <= n); /* fewer: one that had ended was still seen when `n` was counted */
 }
