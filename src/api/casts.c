@@ -4,17 +4,19 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "base/parallel.h"
 #include "dtype/cast.h"
 #include "source/source.h"
 
 #include <stdatomic.h>
 
-/* Bytes of a block, on the wider side. */
+/* Bytes of a block of a small array, on the wider side. */
 #define CASTS_BLOCK ((size_t)1 << 20)
 /* Results of so many bytes are in no cache when the caller looks at them: they go past the caches, which saves reading
- * what is overwritten. */
-#define CASTS_STREAM ((size_t)64 << 20)
+ * what is overwritten. But not into a page that is new: that one the system has just put into the caches by zeroing it. The
+ * blocks are huge pages of the results then, so that no two workers fault in the same one. */
+#define CASTS_LARGE ((size_t)64 << 20)
 
 bool heft_can_cast(heft_dtype from, heft_dtype to) {
     return heft__cast_supported(from, to);
@@ -22,10 +24,11 @@ bool heft_can_cast(heft_dtype from, heft_dtype to) {
 
 /* Blocks are drawn in order, so that all before the first refused element are done when the crew ends. */
 typedef struct casts_job {
-    heft__cast cast;
+    heft__cast cast, stream; /* the second past the caches */
     const uint8_t *src;
     uint8_t *dst;
-    size_t nelems, block; /* elements */
+    bool large;
+    size_t nelems, block, lead; /* elements; the first block is `lead` shorter */
     uint32_t from_bits, to_bits;
     atomic_size_t cursor;
     _Atomic uint64_t refused; /* index of the first element that is, or nelems */
@@ -41,13 +44,24 @@ static void casts_work(void *ctx, uint32_t worker) {
     casts_job *job = ctx;
     (void)worker;
     for (;;) {
-        size_t at = atomic_fetch_add(&job->cursor, 1) * job->block;
+        size_t index = atomic_fetch_add(&job->cursor, 1), end = (index + 1) * job->block - job->lead;
+        size_t at = index ? end - job->block : 0;
         if (at >= job->nelems || at >= atomic_load(&job->refused)) return;
-        size_t n = job->nelems - at < job->block ? job->nelems - at : job->block;
-        size_t done =
-            heft__cast_run(&job->cast, job->src + at / 8 * job->from_bits, job->dst + at / 8 * job->to_bits, n);
+        size_t n = (end < job->nelems ? end : job->nelems) - at;
+        uint8_t *to = job->dst + at / 8 * job->to_bits;
+        const heft__cast *cast = job->large && heft__os_resident(to) ? &job->stream : &job->cast;
+        size_t done = heft__cast_run(cast, job->src + at / 8 * job->from_bits, to, n);
         if (done < n) casts_refuse(job, at + done);
     }
+}
+
+/* Blocks are multiples of 8 elements, which end at whole bytes whatever the dtypes. */
+static void casts_blocks(casts_job *job) {
+    uint32_t wider = job->from_bits > job->to_bits ? job->from_bits : job->to_bits;
+    job->large = job->nelems / 8 * job->to_bits >= CASTS_LARGE;
+    job->block = job->large ? HEFT__OS_HUGE_PAGE * 8 / job->to_bits : CASTS_BLOCK * 8 / wider;
+    job->block &= ~(size_t)7;
+    if (job->large) job->lead = (uintptr_t)job->dst % HEFT__OS_HUGE_PAGE / job->to_bits * 8;
 }
 
 static heft_status casts_check(heft_dtype from, const void *src, heft_dtype to, const void *dst, uint64_t nelems,
@@ -71,18 +85,16 @@ heft_status heft_cast(heft_dtype from, const void *src, heft_dtype to, void *dst
     if (!status) status = casts_check(from, src, to, dst, nelems, &how, err);
     if (status || nelems == 0) return status;
     casts_job job = {.src = src, .dst = dst, .from_bits = heft_dtype_bits(from), .to_bits = heft_dtype_bits(to)};
-    uint32_t wider = job.from_bits > job.to_bits ? job.from_bits : job.to_bits;
     if (!heft__to_size(nelems, &job.nelems) || job.nelems > SIZE_MAX / 8)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "%llu elements do not fit into memory",
                           (unsigned long long)nelems);
-    job.block = CASTS_BLOCK * 8 / wider & ~(size_t)7;
-    size_t out_nbytes = job.nelems / 8 * job.to_bits;
-    uint32_t stream = out_nbytes >= CASTS_STREAM ? HEFT__CAST_STREAM : 0;
-    uint32_t flags = stream | (how.saturate ? HEFT__CAST_SATURATE : 0) | (how.allow_inexact ? HEFT__CAST_INEXACT : 0);
+    casts_blocks(&job);
+    uint32_t flags = (how.saturate ? HEFT__CAST_SATURATE : 0) | (how.allow_inexact ? HEFT__CAST_INEXACT : 0);
     heft__cast_find(from, to, flags, &job.cast);
+    heft__cast_find(from, to, flags | HEFT__CAST_STREAM, &job.stream);
     atomic_init(&job.cursor, 0);
     atomic_init(&job.refused, nelems);
-    size_t blocks = (job.nelems - 1) / job.block + 1;
+    size_t blocks = (job.nelems + job.lead - 1) / job.block + 1;
     uint32_t workers = how.workers ? how.workers : blocks == 1 ? 1 : heft__default_workers();
     heft__parallel(blocks < workers ? (uint32_t)blocks : workers, casts_work, &job);
     uint64_t refused = atomic_load(&job.refused);

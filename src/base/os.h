@@ -29,6 +29,9 @@ void heft__os_pages_free(void *ptr, size_t nbytes);
 void heft__os_pages_inherit(void *ptr, size_t nbytes, bool inherit);
 /* How many bytes of a range lie in huge pages now; HEFT_NONE where the system does not say. */
 uint64_t heft__os_huge_nbytes(const void *ptr, size_t nbytes);
+/* Whether the page at `ptr` is in memory already: if not, the first store into it makes the system find one and zero it. True
+ * where the system does not say. */
+bool heft__os_resident(const void *ptr);
 /* More pages in place of those of heft__os_pages, with their content. It is copied piece by piece, and each piece goes back
  * at once, so that it is never there twice. NULL on failure: the old ones stay. new_nbytes >= old_nbytes. */
 void *heft__os_pages_grow(void *ptr, size_t old_nbytes, size_t new_nbytes);

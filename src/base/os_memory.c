@@ -134,6 +134,24 @@ uint64_t heft__os_huge_nbytes(const void *ptr, size_t nbytes) {
     return known ? sum : HEFT_NONE;
 }
 
+bool heft__os_resident(const void *ptr) {
+#if defined(__linux__)
+    unsigned char state = 1;
+#elif defined(__APPLE__)
+    char state = 1;
+#endif
+#if defined(__linux__) || defined(__APPLE__)
+    int saved = errno;
+    uintptr_t page = heft__os_page_size();
+    (void)mincore((void *)((uintptr_t)ptr / page * page), page, &state);
+    errno = saved;
+    return state & 1;
+#else
+    (void)ptr;
+    return true;
+#endif
+}
+
 void heft__os_pages_free(void *ptr, size_t nbytes) {
     size_t n;
     if (ptr && os_round_pages(nbytes, &n)) munmap(ptr, n);

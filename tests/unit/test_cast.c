@@ -2,6 +2,7 @@
 #include "helper.h"
 #include "helper_random.h"
 
+#include "base/os.h"
 #include "dtype/cast.h"
 
 #define MOST_INPUTS 360000
@@ -306,12 +307,55 @@ static void first_refused(void **state) {
     free(out);
 }
 
+/* Large results into memory that is new and into memory in use, from places that no huge page begins at too. */
+static void large(void **state) {
+    (void)state;
+    static const size_t shifts[] = {0, 2, 64, ((size_t)2 << 20) - 4};
+    size_t n = ((size_t)16 << 20) + 1001, room = ((size_t)2 << 20) + n * 4;
+    uint16_t *in = malloc(n * 2);
+    assert_non_null(in);
+    for (size_t i = 0; i < n; i++) in[i] = (uint16_t)(i * 40503u >> 3 & 0x3FFF); /* no NaN */
+    for (size_t k = 0; k < sizeof shifts / sizeof *shifts; k++) {
+        uint8_t *pages = heft__os_pages(room), *out = pages + shifts[k];
+        assert_non_null(pages);
+        for (uint32_t round = 0; round < 2; round++) {
+            heft_error err;
+            assert_int_equal(heft_cast(HEFT_BF16, in, HEFT_F32, out, n, NULL, &err), HEFT_OK);
+            for (size_t i = 0; i < n; i += round ? 1 : 3) {
+                uint32_t got;
+                memcpy(&got, out + i * 4, 4);
+                if (got != (uint32_t)in[i] << 16) fail_msg("element %zu, shift %zu: %08x", i, shifts[k], (unsigned)got);
+            }
+            memset(pages, 0xEE, room);
+        }
+        heft__os_pages_free(pages, room);
+    }
+    free(in);
+}
+
+/* Pages count as there once something was stored in them. */
+static void resident(void **state) {
+    (void)state;
+    size_t page = heft__os_page_size(), room = 16 * page;
+    uint8_t *pages = heft__os_pages_small(room);
+    assert_non_null(pages);
+#if defined(__linux__)
+    assert_false(heft__os_resident(pages + 5 * page + 17));
+#endif
+    pages[5 * page] = 1;
+    assert_true(heft__os_resident(pages + 5 * page + 17));
+    assert_true(heft__os_resident(&page));
+    heft__os_pages_free(pages, room);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values),
         cmocka_unit_test(pairs),
         cmocka_unit_test(arguments),
         cmocka_unit_test(first_refused),
+        cmocka_unit_test(large),
+        cmocka_unit_test(resident),
         cmocka_unit_test(every_pair_in_every_tier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
