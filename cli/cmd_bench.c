@@ -132,11 +132,12 @@ static void bench_child(void *ctx, void *out) {
     const bench_job *job = ctx;
     const bench_state *s = job->state;
     bench_result *result = out;
-    uint32_t workers = job->way == BENCH_ONE_READER ? 1 : s->args->jobs ? (uint32_t)s->args->jobs : 2;
+    bool direct = job->way == BENCH_BOUND_DIRECT;
+    uint32_t workers = job->way == BENCH_ONE_READER ? 1 : s->args->jobs ? (uint32_t)s->args->jobs : direct ? 8 : 2;
     cli_bound_prime(s->nbytes);
     double start = heft__os_seconds();
     heft_status status = bench_table[job->way].bound
-                             ? cli_bound_read(s->files, s->nfiles, workers, job->way == BENCH_BOUND_DIRECT, &result->err)
+                             ? cli_bound_read(s->files, s->nfiles, workers, direct, &result->err)
                              : bench_load(job, result);
     result->seconds = heft__os_seconds() - start;
     if (status == HEFT_OK) result->err.status = HEFT_OK;

@@ -116,7 +116,7 @@ typedef struct heft_load_options {
     heft_cache_policy cache_policy;
     heft_huge huge;
     heft_arena_scope arena_scope;
-    uint32_t workers;     /* 0: min(4, usable CPUs); network 8 to 16; 1 below 8 MiB */
+    uint32_t workers;     /* 0: min(4, usable CPUs); past the page cache 8; network 8 to 16; 1 below 8 MiB */
     bool no_direct;       /* io auto without the direct path */
     bool no_preflight;    /* do not compare with free memory (memory_limit_nbytes holds still) */
     bool refuse_unknown;  /* free memory that cannot be known is LIMIT, not a warning */

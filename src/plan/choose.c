@@ -228,17 +228,19 @@ static heft_status choose_source(heft_plan *plan, heft__plan_source *source, con
     }
 }
 
-/* min(4, CPUs); of network files each request waits, so more of them are under way, and more still where none of them is
- * known to be in the page cache and the first requests show that the way is long. */
-static void choose_workers(heft_plan *plan, const heft__source_facts *facts, const heft__plan_wishes *wishes) {
-    bool network = false, cold = false;
+/* min(4, CPUs). Requests that wait for a disk take little of a CPU: where some go past the page cache there are more of them.
+ * So there are of network files, and more still where none of them is known to be in the page cache and the first requests
+ * show that the way is long. */
+static void choose_workers(heft_plan *plan, const heft__plan_wishes *wishes) {
+    bool network = false, cold = false, direct = false;
     for (uint64_t i = 0; i < plan->nsources; i++) {
-        heft__fs_class class = facts[i].fs_class;
-        network = network || (plan->sources[i].nitems && facts[i].file &&
-                              (class == HEFT__FS_NETWORK || class == HEFT__FS_USER_SPACE));
-        const heft__residency *residency = &facts[i].residency;
-        bool hot = residency->known && residency->resident_nbytes >= residency->asked_nbytes / 5 * 4;
-        cold = cold || (plan->sources[i].nitems && !hot);
+        const heft__plan_source *source = &plan->sources[i];
+        heft_reason reason = choose_rule(source, wishes);
+        heft__fs_class class = source->facts.fs_class;
+        if (reason == HEFT_REASON_NOTHING) continue;
+        network = network || (source->facts.file && (class == HEFT__FS_NETWORK || class == HEFT__FS_USER_SPACE));
+        cold = cold || !choose_hot(&source->facts.residency);
+        direct = direct || reason == HEFT_REASON_COLD_LOCAL || wishes->io == HEFT_IO_DIRECT;
     }
     if (plan->options.workers || (wishes->cpus == 0 && !network)) return;
     uint32_t cpus = wishes->cpus;
@@ -250,7 +252,7 @@ static void choose_workers(heft_plan *plan, const heft__source_facts *facts, con
             plan->workers <<= HEFT__RAMP_STEPS;
         }
     } else {
-        plan->workers = cpus < 4 ? cpus : 4;
+        plan->workers = direct ? HEFT__PLAN_DIRECT_WORKERS : cpus < 4 ? cpus : 4;
     }
     plan->scratch_share = HEFT__PLAN_SCRATCH_ALL / plan->workers;
 }
@@ -264,15 +266,14 @@ static heft_status choose_check(const heft__plan_wishes *wishes, heft_error *err
     return HEFT_OK;
 }
 
-/* Takes the facts, and undoes an earlier choice. */
-static heft_status choose_reset(heft_plan *plan, const heft__source_facts *facts, heft_error *err) {
+/* Undoes an earlier choice. */
+static heft_status choose_reset(heft_plan *plan, heft_error *err) {
     heft_status status = HEFT_OK;
     plan->edges = plan->spill = 0;
     for (uint64_t i = 0; plan->chosen && i < plan->nitems; i++)
         plan->items[i].mapped = plan->items[i].side = plan->items[i].apart = false;
     for (uint64_t i = 0; i < plan->nsources && status == HEFT_OK; i++) {
         heft__plan_source *source = &plan->sources[i];
-        source->facts = facts[i];
         source->path = HEFT_PATH_NONE;
         source->touch = false;
         source->direct_align = 0;
@@ -293,8 +294,9 @@ heft_status heft__plan_choose(heft_plan *plan, const heft__source_facts *facts, 
     plan->ring_single = wishes->ring_single;
     if (wishes->page_nbytes) plan->page = wishes->page_nbytes;
     plan->cap = wishes->direct_io_tensor_cap ? wishes->direct_io_tensor_cap : HEFT__PLAN_CAP;
-    choose_workers(plan, facts, wishes);
-    status = choose_reset(plan, facts, err);
+    for (uint64_t i = 0; i < plan->nsources; i++) plan->sources[i].facts = facts[i];
+    choose_workers(plan, wishes);
+    status = choose_reset(plan, err);
     plan->chosen = true;
     bool direct = false;
     for (uint64_t i = 0; i < plan->nsources && status == HEFT_OK; i++) {

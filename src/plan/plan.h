@@ -41,6 +41,7 @@
 #define HEFT__PLAN_SCRATCH (UINT64_C(1) << 20)       /* fits the second-level cache */
 #define HEFT__PLAN_SCRATCH_CAST (UINT64_C(256) << 10) /* of what is converted, but for direct reads: half of such a cache */
 #define HEFT__PLAN_STREAM (UINT64_C(64) << 20)       /* converted results of so many bytes go past the caches */
+#define HEFT__PLAN_DIRECT_WORKERS 8                  /* past the page cache: they wait most of the time */
 #define HEFT__PLAN_DUMP (UINT64_C(64) << 10)
 #define HEFT__PLAN_VECTOR_MIN 4096                   /* mean piece from which vectors beat scratch and memcpy */
 #define HEFT__PLAN_UNIT_MIN 512                      /* the same for the units of a nest */
