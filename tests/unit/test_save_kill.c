@@ -2,44 +2,20 @@
 /* kill -9 at random times, 1,000 rounds: saves of a file, of a set in place and published, of an npz, and edits in place. What is
  * found is old or new and whole, or refused and then ended, and cleaning leaves nothing else. */
 #include "helper_edit.h"
+#include "helper_marked.h"
 #include "helper_random.h"
 #include "helper_target.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SIZE = 20000, TENSORS = 4, ROUNDS = 200 }; /* of each of five kinds */
-static const int64_t one_dim[] = {SIZE};
+enum { SIZE = MARKED_MOST, ROUNDS = 200 }; /* of each of five kinds */
 
-static heft_status save_marked(const char *path, uint8_t mark, const char *format, const heft_set_options *set, heft_error *err) {
-    static const char *const names[TENSORS] = {"a", "b", "c", "d"};
-    static uint8_t bytes[SIZE];
-    heft_save_item items[TENSORS] = {{0}};
-    heft_save_options over = {.struct_size = sizeof over, .overwrite = true, .format = format, .workers = 2};
-    memset(bytes, mark, sizeof bytes);
-    for (int i = 0; i < TENSORS; i++)
-        items[i] = (heft_save_item){.name = names[i], .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
-    return set ? heft_save_set(path, items, TENSORS, &over, set, NULL, err) : heft_save(path, items, TENSORS, &over, NULL, err);
-}
-
-static void assert_one_mark(const char *path, heft_error *err) {
-    static uint8_t bytes[SIZE];
-    heft_archive *archive;
-    uint8_t mark = 0;
-    if (heft_archive_open(path, NULL, &archive, err)) fail_msg("%s", err->message);
-    assert_int_equal(heft_archive_count(archive), TENSORS);
-    for (uint64_t id = 0; id < TENSORS; id++) {
-        heft_view view;
-        assert_int_equal(heft_view_of(archive, id, &view, NULL), HEFT_OK);
-        assert_int_equal(heft_read(&view, bytes, SIZE, NULL, NULL, NULL), HEFT_OK);
-        if (!mark) mark = bytes[0];
-        for (int i = 0; i < SIZE; i++)
-            if (bytes[i] != mark) fail_msg("%s: two saves in one", path);
-    }
-    heft_archive_unref(archive);
+static heft_status save_marked(const char *path, uint8_t mark, const char *format, const heft_set_options *set) {
+    const heft_save_options over = {.struct_size = sizeof over, .overwrite = true, .format = format, .workers = 2};
+    return marked_save(path, mark, SIZE, &over, set, NULL);
 }
 
 typedef struct kill_kind {
@@ -59,15 +35,15 @@ static const heft_set_options in_place = {.struct_size = sizeof in_place, .ceili
 static const heft_set_options published = {.struct_size = sizeof published, .ceiling_nbytes = SIZE, .publish = true};
 
 static void file_work(const kill_kind *kind) {
-    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, NULL, NULL, NULL));
+    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, NULL, NULL));
 }
 
 static void npz_work(const kill_kind *kind) {
-    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, "npz", NULL, NULL));
+    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, "npz", NULL));
 }
 
 static void set_work(const kill_kind *kind) {
-    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, NULL, &in_place, NULL));
+    for (uint8_t mark = 1;; mark = (uint8_t)(mark % 200 + 1)) must(save_marked(kind->path, mark, NULL, &in_place));
 }
 
 static unsigned publish_round = 1;
@@ -78,7 +54,7 @@ static void publish_work(const kill_kind *kind) {
         char path[600];
         uint64_t removed;
         snprintf(path, sizeof path, "%s/step-%u", kind->folder, step);
-        must(save_marked(path, (uint8_t)(step % 200 + 1), NULL, &published, NULL));
+        must(save_marked(path, (uint8_t)(step % 200 + 1), NULL, &published));
         must(heft_checkpoint_keep(kind->folder, NULL, 2, 0, &removed, NULL));
     }
 }
@@ -99,8 +75,7 @@ static void edit_work(const kill_kind *kind) {
 }
 
 static void file_look(const kill_kind *kind) {
-    heft_error err;
-    assert_one_mark(kind->path, &err);
+    (void)marked_of(kind->path, SIZE);
 }
 
 static void set_look(const kill_kind *kind) {
@@ -112,7 +87,7 @@ static void set_look(const kill_kind *kind) {
         assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
         if (heft_set_resume(kind->path, NULL, &err)) fail_msg("%s", err.message);
     }
-    assert_one_mark(kind->path, &err);
+    (void)marked_of(kind->path, SIZE);
 }
 
 static void publish_look(const kill_kind *kind) {
@@ -122,7 +97,7 @@ static void publish_look(const kill_kind *kind) {
     publish_round++;
     if (heft_checkpoint_latest(kind->folder, NULL, 0, &newest, &skipped, &err)) fail_msg("%s", err.message);
     assert_int_equal(skipped, 0);
-    assert_one_mark(newest.data, &err);
+    (void)marked_of(newest.data, SIZE);
     heft_buffer_release(&newest);
 }
 
@@ -138,14 +113,6 @@ static void edit_look(const kill_kind *kind) {
 }
 
 /* ---- the rounds ---- */
-
-static int entries(const char *path) {
-    DIR *d = opendir(path);
-    int n = 0;
-    for (struct dirent *e; (e = readdir(d));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    closedir(d);
-    return n;
-}
 
 static void rounds(const kill_kind *kind, uint64_t *seed) {
     for (uint64_t n = test_count(ROUNDS); n > 0; n--) {
@@ -164,7 +131,7 @@ static void rounds(const kill_kind *kind, uint64_t *seed) {
         if (!WIFSIGNALED(status)) fail_msg("it ended by itself: %d", WEXITSTATUS(status));
         kind->look(kind);
         assert_int_equal(heft_save_clean(kind->folder, false, &removed, NULL), HEFT_OK);
-        if (kind->entries) assert_int_equal(entries(kind->folder), kind->entries);
+        if (kind->entries) assert_int_equal(marked_entries(kind->folder), kind->entries);
     }
 }
 
@@ -174,7 +141,7 @@ static void a_file(void **state) {
     (void)state;
     test_mkdir("file");
     kill_kind kind = {strdup(test_path("file/x.safetensors")), strdup(test_path("file")), file_work, file_look, 1};
-    assert_int_equal(save_marked(kind.path, 1, NULL, NULL, NULL), HEFT_OK);
+    assert_int_equal(save_marked(kind.path, 1, NULL, NULL), HEFT_OK);
     rounds(&kind, &seed);
     free((void *)(uintptr_t)kind.path);
     free((void *)(uintptr_t)kind.folder);
@@ -184,7 +151,7 @@ static void an_npz(void **state) {
     (void)state;
     test_mkdir("npz");
     kill_kind kind = {strdup(test_path("npz/x.npz")), strdup(test_path("npz")), npz_work, file_look, 1};
-    assert_int_equal(save_marked(kind.path, 1, "npz", NULL, NULL), HEFT_OK);
+    assert_int_equal(save_marked(kind.path, 1, "npz", NULL), HEFT_OK);
     rounds(&kind, &seed);
     free((void *)(uintptr_t)kind.path);
     free((void *)(uintptr_t)kind.folder);
@@ -193,8 +160,8 @@ static void an_npz(void **state) {
 static void a_set_in_place(void **state) {
     (void)state;
     char *path = strdup(test_mkdir("set"));
-    kill_kind kind = {path, path, set_work, set_look, TENSORS + 1};
-    assert_int_equal(save_marked(path, 1, NULL, &in_place, NULL), HEFT_OK);
+    kill_kind kind = {path, path, set_work, set_look, MARKED_TENSORS + 1};
+    assert_int_equal(save_marked(path, 1, NULL, &in_place), HEFT_OK);
     rounds(&kind, &seed);
     free(path);
 }
@@ -203,7 +170,7 @@ static void published_sets(void **state) {
     (void)state;
     char *folder = strdup(test_mkdir("published"));
     kill_kind kind = {NULL, folder, publish_work, publish_look, 0};
-    assert_int_equal(save_marked(test_path("published/step-0"), 1, NULL, &published, NULL), HEFT_OK);
+    assert_int_equal(save_marked(test_path("published/step-0"), 1, NULL, &published), HEFT_OK);
     rounds(&kind, &seed);
     free(folder);
 }

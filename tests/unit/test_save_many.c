@@ -1,52 +1,19 @@
 /* Saves and edits of one path at once, by twenty threads and by four processes: one of them is found whole, and nothing else. */
 #include "helper_edit.h"
+#include "helper_marked.h"
 
 #include "base/os_target.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SIZE = 3000, THREADS = 20, PROCESSES = 4, TENSORS = 3 };
-static const int64_t one_dim[] = {SIZE};
+enum { SIZE = 3000, THREADS = 20, PROCESSES = 4 };
 
 static heft_status save(const char *path, uint8_t mark, const heft_set_options *set, heft_error *err) {
-    static const char *const names[TENSORS] = {"a", "b", "c"};
-    uint8_t bytes[SIZE];
-    heft_save_item items[TENSORS] = {{0}};
-    heft_save_options over = {.struct_size = sizeof over, .overwrite = true, .no_sync = true, .workers = 1};
-    memset(bytes, mark, sizeof bytes);
-    for (int i = 0; i < TENSORS; i++)
-        items[i] = (heft_save_item){.name = names[i], .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
-    return set ? heft_save_set(path, items, TENSORS, &over, set, NULL, err) : heft_save(path, items, TENSORS, &over, NULL, err);
-}
-
-/* All tensors are of one save. */
-static uint8_t mark_of(const char *path) {
-    heft_archive *archive;
-    heft_error err;
-    uint8_t bytes[SIZE], mark = 0;
-    if (heft_archive_open(path, NULL, &archive, &err)) fail_msg("%s", err.message);
-    assert_int_equal(heft_archive_count(archive), TENSORS);
-    for (uint64_t id = 0; id < TENSORS; id++) {
-        heft_view view;
-        assert_int_equal(heft_view_of(archive, id, &view, NULL), HEFT_OK);
-        assert_int_equal(heft_read(&view, bytes, SIZE, NULL, NULL, NULL), HEFT_OK);
-        if (!mark) mark = bytes[0];
-        for (int i = 0; i < SIZE; i++) assert_int_equal(bytes[i], mark);
-    }
-    heft_archive_unref(archive);
-    return mark;
-}
-
-static int entries(const char *path) {
-    DIR *d = opendir(path);
-    int n = 0;
-    for (struct dirent *e; (e = readdir(d));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    closedir(d);
-    return n;
+    const heft_save_options over = {.struct_size = sizeof over, .overwrite = true, .no_sync = true, .workers = 1};
+    return marked_save(path, mark, SIZE, &over, set, err);
 }
 
 typedef struct many_job {
@@ -118,8 +85,8 @@ static void one_file(void **state) {
     for (size_t i = 0; i < 3; i++) {
         many_job job = {.path = path, .run = save_round, .rounds = 10};
         assert_int_equal(many(&job, ways[i][0], ways[i][1]), ways[i][0] * ways[i][1] * 10);
-        assert_int_equal(mark_of(path), 10);
-        assert_int_equal(entries(folder), 1);
+        assert_int_equal(marked_of(path, SIZE), 10);
+        assert_int_equal(marked_entries(folder), 1);
     }
     free(path);
     free(folder);
@@ -138,9 +105,9 @@ static void a_published_set(void **state) {
         const heft_set_options set = {.struct_size = sizeof set, .ceiling_nbytes = SIZE, .publish = true};
         many_job job = {.path = path, .set = &set, .run = save_round, .rounds = 3};
         assert_int_equal(many(&job, ways[i][0], ways[i][1]), 1);
-        (void)mark_of(path);
-        assert_int_equal(entries(path), TENSORS + 1);
-        assert_int_equal(entries(folder), 1);
+        (void)marked_of(path, SIZE);
+        assert_int_equal(marked_entries(path), MARKED_TENSORS + 1);
+        assert_int_equal(marked_entries(folder), 1);
         free(folder);
         free(path);
     }
@@ -157,9 +124,9 @@ static void a_set_replaced_in_place(void **state) {
     many_job job = {.path = path, .set = &set, .run = save_round, .rounds = 25};
     assert_true(many(&job, PROCESSES, 1) >= 1);
     assert_int_equal(heft_set_resume(path, NULL, &err), HEFT_OK);
-    assert_int_not_equal(mark_of(path), 99);
+    assert_int_not_equal(marked_of(path, SIZE), 99);
     assert_int_equal(heft_save_clean(path, false, &removed, &err), HEFT_OK);
-    assert_int_equal(entries(path), TENSORS + 1);
+    assert_int_equal(marked_entries(path), MARKED_TENSORS + 1);
     free(path);
 }
 
@@ -192,7 +159,7 @@ static void one_file_edited_in_place(void **state) {
         assert_int_equal(heft_archive_metadata_find(archive, 0, "mark", 4, &pair, &err), HEFT_OK);
         assert_int_equal(pair.value_len, 6);
         heft_archive_unref(archive);
-        assert_int_equal(entries(folder), 1);
+        assert_int_equal(marked_entries(folder), 1);
     }
     free(path);
     free(folder);
