@@ -267,6 +267,15 @@ static int copier_fail(const cli_copier *c, const heft_error *err) {
     return cli_exit_code(err);
 }
 
+static bool copier_refuse_unknown(const cli_copier *c, const heft_save_item *item) {
+    cli_text line = {0};
+    copier_quote(c, item, &line);
+    cli_text_str(&line, " is of a dtype that is unknown: only a safetensors file can hold it as it is");
+    cli_complain_of(c->source, &line);
+    cli_text_free(&line);
+    return false;
+}
+
 /* What NumPy lacks needs a word of the user's. */
 static bool copier_numpy_has(const cli_copier *c) {
     bool numpy = c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY;
@@ -274,6 +283,7 @@ static bool copier_numpy_has(const cli_copier *c) {
         heft_tensor tensor;
         if (heft_archive_get(c->archive, c->items[i].id, &tensor, NULL) != HEFT_OK) continue;
         heft_dtype dtype = c->items[i].as ? c->items[i].as : tensor.dtype;
+        if (dtype == HEFT_DTYPE_NONE) return copier_refuse_unknown(c, &c->items[i]);
         if (dtype != HEFT_BF16 && (dtype < HEFT_F8_E5M2 || dtype > HEFT_F8_E5M2FNUZ)) continue;
         cli_text line = {0};
         copier_quote(c, &c->items[i], &line);

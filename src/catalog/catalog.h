@@ -64,6 +64,13 @@ typedef struct heft__entry {
 /* Of `marks`: hidden, since a file that was laid over this one has a tensor of the name. */
 #define HEFT__ENTRY_REPLACED UINT16_C(1)
 
+/* A dtype that heft lacks, as the file spells it. */
+typedef struct heft__spelling {
+    const char *name; /* of the entry: the same pointer */
+    const char *text; /* UTF-8, unescaped; in the retained header or in the arena */
+    uint32_t len;
+} heft__spelling;
+
 typedef struct heft__listing {
     heft_allocator alloc;
     heft_source *source;    /* held */
@@ -78,6 +85,8 @@ typedef struct heft__listing {
     heft_pair *metadata;    /* unique keys, ascending bytes, once finished */
     uint64_t nmetadata, metadata_capacity;
     bool has_metadata;
+    heft__spelling *spellings; /* under list_unknown_dtypes, of safetensors: by rising `name` */
+    uint64_t nspellings, spellings_capacity;
     heft__arena arena;      /* shapes */
     heft__hash_index names; /* number = entry index; of a repeated name the last entry is kept */
     heft__faults faults;    /* warnings and notes; under `collect` errors too; in order of the rules */
@@ -110,6 +119,8 @@ static inline uint64_t heft__listing_file_nbytes(const heft__listing *listing) {
 /* Appends an entry with a copy of its shape, its name not indexed; `name` must stay, with a NUL after it. NULL: no memory. */
 heft__entry *heft__listing_add(heft__listing *listing, const char *name, uint32_t name_len, heft_dtype dtype,
                                uint32_t rank, const uint64_t *shape);
+/* How the file spells the dtype of an entry of HEFT_DTYPE_NONE; NULL: no safetensors file could spell it. */
+const heft__spelling *heft__listing_spelling(const heft__listing *listing, const heft__entry *entry);
 /* Indexes all names. *twice is the second entry of a name that comes twice (the first such one), UINT32_MAX: there is none.
  * False: out of memory. */
 bool heft__listing_index(heft__listing *listing, uint32_t *twice);

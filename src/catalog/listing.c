@@ -14,6 +14,7 @@ void heft__listing_free(heft__listing *listing) {
     if (listing->header) heft__free(alloc, listing->header, listing->header_nbytes + 1 + HEFT__HEADER_SLACK);
     heft__free(alloc, listing->entries, listing->capacity * sizeof *listing->entries);
     heft__free(alloc, listing->metadata, listing->metadata_capacity * sizeof *listing->metadata);
+    heft__free(alloc, listing->spellings, listing->spellings_capacity * sizeof *listing->spellings);
     heft__free(alloc, listing->faults.items, listing->faults.capacity * sizeof *listing->faults.items);
     heft__free(alloc, listing->fatal, sizeof *listing->fatal);
     heft__hash_index_free(&listing->names);
@@ -32,6 +33,16 @@ heft__entry *heft__listing_add(heft__listing *listing, const char *name, uint32_
     heft__entry *entry = &listing->entries[listing->nentries++];
     *entry = (heft__entry){.name = name, .shape = dims, .name_len = name_len, .rank = rank, .dtype = (uint8_t)dtype};
     return entry;
+}
+
+const heft__spelling *heft__listing_spelling(const heft__listing *listing, const heft__entry *entry) {
+    uint64_t low = 0, high = listing->nspellings;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if ((uintptr_t)listing->spellings[middle].name < (uintptr_t)entry->name) low = middle + 1;
+        else high = middle;
+    }
+    return low < listing->nspellings && listing->spellings[low].name == entry->name ? &listing->spellings[low] : NULL;
 }
 
 bool heft__listing_index(heft__listing *listing, uint32_t *twice) {

@@ -17,7 +17,7 @@ typedef struct heft__dtype_info {
     int16_t bias;
 } heft__dtype_info;
 
-/* Indexed by heft_dtype, HEFT_DTYPE_COUNT entries; [0] is all zero with name "?". */
+/* Indexed by heft_dtype, HEFT_DTYPE_COUNT entries; [0] is zero but for its name "?" and its alignment of 1. */
 extern const heft__dtype_info heft__dtypes[HEFT_DTYPE_COUNT];
 
 /* Why a shape has no byte size. */

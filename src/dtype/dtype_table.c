@@ -41,7 +41,7 @@ enum {
 };
 
 const heft__dtype_info heft__dtypes[HEFT_DTYPE_COUNT] = {
-    [HEFT_DTYPE_NONE] = {.name = "?"},
+    [HEFT_DTYPE_NONE] = {.name = "?", .align = 1},
 #define DTYPE_ROW(constant, order, alignment, exponent, mantissa, exponent_bias)                                       \
     [HEFT_##constant] = {.name = #constant,                                                                            \
                          .name_len = sizeof #constant - 1,                                                             \

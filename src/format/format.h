@@ -67,6 +67,7 @@ typedef struct heft__emit_entry {
     uint32_t rank;
     uint32_t item;     /* the caller's number, UINT32_MAX: a filler, whose bytes are zero */
     uint32_t crc32;    /* set before `finish` where the format wants it */
+    const heft__spelling *spelling; /* of HEFT_DTYPE_NONE, else NULL */
     heft_dtype dtype;
 } heft__emit_entry;
 
@@ -145,7 +146,7 @@ typedef struct heft__index {
 } heft__index;
 
 /* Strict JSON, `weight_map` an object of strings, no duplicate tensor name, shard names by heft__path_component_fault: else
- * CORRUPT with offset, INDEX_SYNTAX, SHARD_NAME or DUPLICATE_NAME. Other keys are skipped. */
+ * CORRUPT with offset, INDEX_SYNTAX or SHARD_NAME. Other keys are skipped. */
 heft_status heft__index_read(heft_source *source, const heft_allocator *alloc, uint64_t max_nbytes, heft__index *out,
                              heft_error *err);
 void heft__index_free(heft__index *index);

@@ -22,7 +22,7 @@ static bool emit_fills(const heft__emit *emit, const heft__emit_entry *entry) {
     return emit->align && entry->nbytes % emit->align == 0;
 }
 
-/* The reference's order: dtype rank falling, then name; under alignment group by group. */
+/* The reference's order: dtype rank falling, then name; what has an unknown dtype last; under alignment group by group. */
 static heft_status emit_sort(heft__emit *emit, heft_error *err) {
     uint64_t n = emit->nentries;
     heft__sort_key *keys = heft__alloc(&emit->alloc, n * sizeof *keys);
@@ -31,8 +31,8 @@ static heft_status emit_sort(heft__emit *emit, heft_error *err) {
     heft__sort_texts(keys, n, emit_name, emit->entries);
     for (uint64_t i = 0; i < n; i++) {
         const heft__emit_entry *entry = &emit->entries[keys[i].index];
-        keys[i].major = UINT64_C(255) - heft__dtypes[entry->dtype].rank;
-        if (emit->align && !emit_fills(emit, entry)) keys[i].major += 256;
+        keys[i].major = entry->spelling ? 256 : UINT64_C(255) - heft__dtypes[entry->dtype].rank;
+        if (emit->align && !emit_fills(emit, entry)) keys[i].major += 512;
         keys[i].minor = i;
     }
     heft__sort_keys(keys, n);
@@ -99,7 +99,8 @@ static void emit_entry(heft__json_out *json, const heft__emit_entry *entry) {
     heft__json_out_key(json, entry->name, entry->name_len);
     heft__json_out_object(json);
     heft__json_out_key(json, "dtype", SIZE_MAX);
-    heft__json_out_string(json, heft__dtypes[entry->dtype].name, SIZE_MAX);
+    if (entry->spelling) heft__json_out_string(json, entry->spelling->text, entry->spelling->len);
+    else heft__json_out_string(json, heft__dtypes[entry->dtype].name, SIZE_MAX);
     heft__json_out_key(json, "shape", SIZE_MAX);
     heft__json_out_array(json);
     for (uint32_t d = 0; d < entry->rank; d++) heft__json_out_u64(json, entry->shape[d]);

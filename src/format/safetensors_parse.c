@@ -14,6 +14,7 @@
 typedef struct parse_draft {
     heft__entry entry;
     const heft__json_token *key; /* its name */
+    heft__json_token spelling;   /* of its dtype */
     bool has_dtype, has_shape, has_offsets;
     bool is_array, is_object_dtype; /* written as the reference's parser happens to take it */
     uint64_t array_at, dtype_at;
@@ -325,6 +326,7 @@ static heft_status parse_plain_entries(heft__safetensors *scan, heft__json *json
 static void parse_dtype_text(parse_draft *draft, const heft__json_token *token) {
     char text[128];
     draft->dtype_at = token->offset;
+    draft->spelling = *token;
     draft->entry.dtype = HEFT_DTYPE_NONE;
     if (token->len <= sizeof text)
         draft->entry.dtype = (uint8_t)heft_dtype_parse(text, heft__json_unescape(token, text));
@@ -483,6 +485,23 @@ static heft_status parse_deviations(heft__safetensors *scan, const parse_draft *
     return HEFT_OK;
 }
 
+/* An unknown dtype is kept as it is spelled, for who copies the tensor. */
+static heft_status parse_keep_spelling(heft__safetensors *scan, const parse_draft *draft) {
+    heft__listing *l = scan->listing;
+    const heft__json_token *token = &draft->spelling;
+    heft__spelling kept = {.name = draft->entry.name, .text = token->text, .len = (uint32_t)token->len};
+    if (token->escaped) {
+        char *text = heft__arena_alloc(&l->arena, token->len, 1);
+        if (!text) return heft__fail_memory(scan->err, token->len);
+        kept.len = (uint32_t)heft__json_unescape(token, text);
+        kept.text = text;
+    }
+    if (!parse_grow(scan, (void **)&l->spellings, &l->spellings_capacity, l->nspellings, 0, sizeof kept))
+        return heft__fail_memory(scan->err, sizeof kept);
+    l->spellings[l->nspellings++] = kept;
+    return HEFT_OK;
+}
+
 /* Adds a finished entry under its unescaped name. A repeated name takes the place of the one before it. */
 static heft_status parse_add(heft__safetensors *scan, parse_draft *draft, bool reserved) {
     heft__listing *l = scan->listing;
@@ -498,6 +517,8 @@ static heft_status parse_add(heft__safetensors *scan, parse_draft *draft, bool r
     uint32_t number = parse_twin(l, entry);
     if (number == UINT32_MAX) number = (uint32_t)l->nentries - 1;
     heft_status status = parse_index_names(scan);
+    if (!status && entry->dtype == HEFT_DTYPE_NONE && scan->options->list_unknown_dtypes)
+        status = parse_keep_spelling(scan, draft);
     parse_count(&scan->odd_names, entry->name_len == 0 || memchr(name, 0, entry->name_len), key->offset, number);
     parse_count(&scan->unknown_fields, draft->unknown_fields, draft->unknown_field_at, number);
     return status ? status : parse_deviations(scan, draft, number, reserved);

@@ -132,6 +132,7 @@ static heft_status header_entries(header_edit *edit, heft_error *err) {
         entries[i] = (heft__emit_entry){.name = hidden ? e->name : emit->entries[at].name,
                                         .name_len = hidden ? e->name_len : emit->entries[at].name_len,
                                         .shape = e->shape, .rank = e->rank, .dtype = e->dtype,
+                                        .spelling = e->dtype ? NULL : heft__listing_spelling(l, e),
                                         .offset = e->begin, .nbytes = e->end - e->begin};
         at += !hidden;
     }
@@ -144,7 +145,8 @@ static heft_status header_entries(header_edit *edit, heft_error *err) {
 /* What is to be written is read as any file: nothing is written that would not open. */
 static heft_status header_try(const header_edit *edit, heft_error *err) {
     heft__scan_options options = {.max_header_nbytes = UINT64_MAX, .header = edit->bytes + edit->nbytes,
-                                  .header_nbytes = edit->nbytes};
+                                  .header_nbytes = edit->nbytes,
+                                  .list_unknown_dtypes = edit->listing->nspellings > 0}; /* they are as they were */
     heft__listing listing;
     heft__listing_init(&listing, &edit->alloc);
     heft_status status = heft__scan(edit->listing->source, &options, &listing, err);
@@ -295,7 +297,7 @@ static heft_status header_fail_useless(const char *path, const heft__edit_file *
 static heft_status header_try_journal(const char *path, const heft__journal *journal, const heft_allocator *alloc,
                                       heft_error *err) {
     heft__scan_options options = {.max_header_nbytes = UINT64_MAX, .header = journal->after,
-                                  .header_nbytes = journal->header_nbytes};
+                                  .header_nbytes = journal->header_nbytes, .list_unknown_dtypes = true};
     heft__listing listing;
     heft_source *source;
     heft_error local;

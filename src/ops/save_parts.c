@@ -27,7 +27,7 @@ static void part_of_tensor(heft__part *part, const heft_archive *archive, uint64
     bool odd = entry->flags & (HEFT__ENTRY_BIG | (view ? 0 : HEFT__ENTRY_FORTRAN));
     part->kind = odd ? HEFT__PART_VIEW : HEFT__PART_RANGE;
     part->packed = entry->flags & HEFT__ENTRY_PACKED;
-    part->from = entry->dtype;
+    part->from = entry->dtype ? entry->dtype : HEFT_U8; /* an unknown one is bytes */
     part->source = archive->files[file]->source;
     part->source_offset = heft__entry_offset(archive->files[file], entry) + skip_nbytes;
 }
@@ -51,6 +51,7 @@ static void part_of_item(heft__part *part, const heft_save_item *item) {
 
 void heft__part_make(heft__part *part, const heft_save_item *item, heft_dtype dtype, uint64_t offset, uint64_t nbytes,
                      const heft_save_options *options) {
+    if (dtype == HEFT_DTYPE_NONE) dtype = HEFT_U8;
     *part = (heft__part){.offset = offset,
                          .nbytes = nbytes,
                          .end = offset + nbytes,

@@ -11,6 +11,9 @@ static heft_status writer_refuse(heft_error *err, const char *why) {
 /* ---- what is shared ---- */
 
 heft_status heft__writer_note(heft_writer *writer, const heft_save_item *item, const heft__item *checked, heft_error *err) {
+    if (checked->spelling && writer->mode != HEFT_WRITER_COLLECT)
+        return heft__item_fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, item, writer->nitems,
+                               "its dtype is unknown, so that it can neither be declared nor streamed");
     uint32_t hash = heft__hash_name(&writer->names, checked->name, checked->name_len), other;
     uint64_t cursor = heft__hash_start(&writer->names, hash);
     while (heft__hash_next(&writer->names, hash, &cursor, &other))

@@ -83,6 +83,10 @@ static heft_status given_check_origin(const heft_save_item *item, uint64_t numbe
         out->rank = entry->rank;
         out->shape = entry->shape;
         out->from = entry->dtype;
+        if (entry->dtype == HEFT_DTYPE_NONE) {
+            out->spelling = heft__listing_spelling(item->archive->files[file], entry);
+            out->nbytes = entry->end - entry->begin;
+        }
         return HEFT_OK;
     }
     if (item->rank && !item->shape) return given_refuse(err, item, number, "the shape is NULL");
@@ -106,6 +110,10 @@ heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__
     if (status == HEFT_OK) status = given_check_origin(item, number, out, err);
     if (status != HEFT_OK) return status;
     out->dtype = item->as ? item->as : out->from;
+    if (out->spelling && !item->as) return HEFT_OK; /* its bytes, whatever they are */
+    if (out->spelling)
+        return heft__item_fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, item, number,
+                               "its dtype is unknown, so that it can only be copied as it is");
     if (out->from == HEFT_DTYPE_NONE || out->from >= HEFT_DTYPE_COUNT || out->dtype >= HEFT_DTYPE_COUNT)
         return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_UNKNOWN_DTYPE, item, number,
                                "%u is no dtype that can be written", out->from < HEFT_DTYPE_COUNT ? out->dtype : out->from);
@@ -262,6 +270,7 @@ static heft_status given_add_all(heft__layout *layout, const heft_save_item *ite
                                                              .shape = item.shape,
                                                              .rank = item.rank,
                                                              .dtype = item.dtype,
+                                                             .spelling = item.spelling,
                                                              .nbytes = item.nbytes,
                                                              .item = (uint32_t)i};
     }

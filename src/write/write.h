@@ -18,7 +18,8 @@ typedef struct heft__item {
     const uint64_t *shape;
     uint32_t rank;
     heft_dtype from, dtype; /* where it comes from, and as it is written */
-    uint64_t nelems, nbytes; /* as written */
+    const heft__spelling *spelling; /* of a tensor whose dtype is unknown: its bytes are copied; else NULL */
+    uint64_t nelems, nbytes; /* as written; no elements are known of an unknown dtype */
 } heft__item;
 
 /* Checks one item by itself: INVALID_ARGUMENT naming it. */

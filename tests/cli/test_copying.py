@@ -149,6 +149,33 @@ class Files(Base):
                 self.assertEqual(len(data), file["nbytes"])
                 self.assertEqual(sum(t["nbytes"] for t in done["tensors"] if t["file"] == number), file["data_nbytes"])
 
+    def test_unknown_dtypes(self):
+        """What heft lacks is carried over with its spelling, where that is asked for."""
+        header = ('{"a":{"dtype":"F7","shape":[3],"data_offsets":[0,5]},"b":{"dtype":"F32","shape":[2],"data_offsets":[5,13]},'
+                  '"c":{"dtype":"I2","shape":[],"data_offsets":[13,20]}}').encode()
+        with open(self.path("odd.safetensors"), "wb") as f:
+            f.write(len(header).to_bytes(8, "little") + header + bytes(range(20)))
+        wanted = {"a": ("F7", [3], bytes(range(5))), "b": ("F32", [2], bytes(range(5, 13))), "c": ("I2", [], bytes(range(13, 20)))}
+        self.assertIn(b"unknown dtype", self.heft("copy", "odd.safetensors", "out.safetensors", code=4).stderr)
+        for command in ("copy", "align", "merge"):
+            done = self.heft(command, "-f", "--unknown-dtypes", "odd.safetensors", "out.safetensors")
+            self.assertIn(b'unknown dtype "F7"', done.stderr)
+            tensors = parse(self.path("out.safetensors"))[0]
+            self.assertEqual({k: v for k, v in tensors.items() if not k.startswith("__heft_pad__")}, wanted)
+        self.heft("shard", "-q", "--unknown-dtypes", "--shard-size", "8", "odd.safetensors", "set")
+        self.heft("merge", "-q", "-f", "--unknown-dtypes", "set", "out.safetensors")
+        self.assertEqual(parse(self.path("out.safetensors"))[0], wanted)
+        for flags in ((), ("--in-place",)):
+            self.heft("copy", "-q", "-f", "--header-room", "1K", "--unknown-dtypes", "odd.safetensors", "edit.safetensors")
+            self.heft("edit", "--unknown-dtypes", "--set", "k=v", "--rename", "c=d", *flags, "edit.safetensors")
+            tensors, metadata = parse(self.path("edit.safetensors"))
+            self.assertEqual((tensors.pop("d"), metadata), (wanted["c"], {"k": "v"}))
+            self.assertEqual(tensors, {k: wanted[k] for k in "ab"})
+        done = self.heft("copy", "-q", "--unknown-dtypes", "odd.safetensors", "out.npz", code=4)
+        self.assertIn(b"only a safetensors file", done.stderr)
+        done = self.heft("copy", "-q", "-f", "--unknown-dtypes", "--dtype-for", "a=f32", "odd.safetensors", "out.safetensors", code=4)
+        self.assertIn(b"can only be copied as it is", done.stderr)
+
     def test_metadata(self):
         self.heft("copy", "--metadata", "format=np", "--metadata", "a=b=c", "--metadata=empty=", "tiny.safetensors",
                   "out.safetensors")
