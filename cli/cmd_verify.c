@@ -43,6 +43,7 @@ static void verify_count(verify_state *s) {
     for (uint64_t i = 0; i < s->n; i++) s->counts[s->rows[i].verdict]++;
     for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
         s->nresized += s->wholes[i].resized;
+        s->nmembers += s->wholes[i].bad_member;
         s->nspoiled += s->wholes[i].data == HEFT_VERDICT_BAD;
         s->nwhole += s->wholes[i].data == HEFT_VERDICT_GOOD;
     }
@@ -50,7 +51,7 @@ static void verify_count(verify_state *s) {
 
 /* What has no digest is not verified: that is never success. */
 static int verify_code(const verify_state *s) {
-    if (s->counts[HEFT_VERDICT_BAD] || s->nresized || s->nspoiled) return CLI_NEGATIVE;
+    if (s->counts[HEFT_VERDICT_BAD] || s->nresized || s->nspoiled || s->nmembers) return CLI_NEGATIVE;
     return s->counts[HEFT_VERDICT_ABSENT] || (!s->n && !s->nwhole) ? CLI_UNREADABLE : CLI_OK;
 }
 
@@ -109,7 +110,7 @@ static void verify_wholes(const verify_state *s) {
         heft_file file;
         cli_text line = {0};
         bool spoiled = whole->data == HEFT_VERDICT_BAD && !told;
-        if ((!whole->resized && !spoiled) || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK)
+        if ((!whole->resized && !spoiled && !whole->bad_member) || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK)
             continue;
         if (whole->resized) {
             cli_text_styled(&line, CLI_BAD, "  bad size   ", 13);
@@ -127,6 +128,12 @@ static void verify_wholes(const verify_state *s) {
             verify_digits(&line, whole->expected, 16);
             cli_text_str(&line, ", found ");
             verify_digits(&line, whole->found, 16);
+            cli_print(&line);
+        }
+        if (whole->bad_member) {
+            cli_text_styled(&line, CLI_BAD, "  bad member ", 13);
+            cli_text_escaped(&line, file.path, strlen(file.path));
+            cli_text_str(&line, ": something in it that is no array does not have its CRC-32");
             cli_print(&line);
         }
         cli_text_free(&line);
@@ -215,6 +222,7 @@ static void verify_json_wholes(const verify_state *s, heft__json_out *json) {
         cli_json_text_or_null(json, "by", whole->data ? verify_by[whole->by] : NULL);
         verify_json_digest(json, "expected", whole->expected, whole->by ? 16 : 0);
         verify_json_digest(json, "found", whole->found, whole->data ? 16 : 0);
+        cli_json_bool(json, "bad_member", whole->bad_member);
         heft__json_out_object_end(json);
         cli_json_flush(json);
     }
@@ -253,6 +261,7 @@ static void verify_json(const verify_state *s, int code) {
     cli_json_u64(&json, "absent", s->counts[HEFT_VERDICT_ABSENT]);
     cli_json_u64(&json, "bad_sizes", s->nresized);
     cli_json_u64(&json, "bad_data", s->nspoiled);
+    cli_json_u64(&json, "bad_members", s->nmembers);
     cli_json_u64(&json, "other_lines", s->nother);
     heft__json_out_key(&json, s->files ? "files" : "tensors", SIZE_MAX);
     heft__json_out_array(&json);

@@ -143,8 +143,9 @@ typedef struct heft_load_options {
     bool allow_inexact;   /* of casts: as heft_cast_options */
     /* Whole loads (heft_load, heft_load_run) only: what has landed is compared with the digests of its file, as
      * heft_archive_verify finds them, in memory and by all workers; of mapped tensors and of arrays of an npz without a digest
-     * the file is read again. What has no digest, and what is converted or a part of a tensor on this rank, is not compared:
-     * nverified of the statistics says how many were. A digest of all data of a file is not looked at. */
+     * the file is read again. The digest of all data of a file is compared where all its tensors have landed so, and the size
+     * that its sidecar says always. What has no digest, and what is converted or a part of a tensor on this rank, is not
+     * compared: nverified of the statistics says how many were. */
     bool verify;
     bool more_reserved_flags[2];
     const heft_dtype_rule *dtype_rules; /* needed until the plan is made */
@@ -310,8 +311,8 @@ typedef struct heft_weights heft_weights;
 /* Runs a plan: all kept bytes in memory, or an error and nothing. May be repeated.
  * Errors: as heft_load_plan_admit; IO (errno, or truncated: tensor, offset, wanted, got), MISMATCH (a file changed since it
  * was opened; a cast refused an integer: tensor, value, and in `found` its number among the tensor's elements in the file;
- * under `verify` bytes that a digest does not fit: tensor, expected, found), CORRUPT and UNSUPPORTED as heft_archive_verify,
- * CANCELLED, OUT_OF_MEMORY.
+ * under `verify` bytes that a digest does not fit: tensor or file, expected, found), CORRUPT and UNSUPPORTED as
+ * heft_archive_verify, CANCELLED, OUT_OF_MEMORY.
  * Thread rule: one thread per plan. */
 HEFT_API heft_status heft_load_run(heft_load_plan *plan, heft_weights **out, heft_load_stats *stats, heft_error *err);
 

@@ -15,7 +15,8 @@ extern "C" {
 
 /* One tensor to be written, from one of three places: a view (`view`), a tensor of an archive as it stands in its file
  * (`archive` and `id`), or memory (`data` and what follows). All pointers are the caller's, and so is what they point to: none
- * of it may change or go before the call, or the background save, has ended. Zero what is not used. */
+ * of it may change or go before the call, or the background save, has ended. Zero what is not used. A tensor of unknown dtype
+ * (list_unknown_dtypes) of a safetensors file goes by `archive` and `id`, as it is, into another one: bytes and spelling. */
 typedef struct heft_save_item {
     const char *name;             /* UTF-8 */
     size_t name_len;              /* 0 or SIZE_MAX: strlen(name) */
@@ -65,7 +66,7 @@ typedef struct heft_save_options {
     bool no_fill;                  /* under `align`: no filler entries */
     bool match_source;             /* where what is kept lies on the file system that is written to, and that lets files share
                                     * blocks (XFS, btrfs, bcachefs, OCFS2), the header is padded by up to 4,088 blanks so that
-                                    * the largest stretch of bytes can be shared: it is written at once, and takes no space.
+                                    * the most bytes can be shared: it is written at once, and takes no space.
                                     * The bytes are not those of the reference then. Elsewhere it changes nothing */
     bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
     bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
@@ -530,7 +531,9 @@ typedef struct heft_verified_file {
     uint8_t expected[16], found[16];
     uint64_t sidecar_nbytes;   /* of the file, as its sidecar says; HEFT_NONE: there is none, or it does not say */
     bool resized;              /* that is not its size */
-    uint8_t reserved[7];       /* 0 */
+    bool bad_member;           /* of an npz, all of whose tensors are asked for: something in it that is no array does not have
+                                * its CRC-32 */
+    uint8_t reserved[6];       /* 0 */
 } heft_verified_file;
 
 /* Compares tensors ids[0..nids) (NULL: all) with what is known of them: first the metadata of their file, then the sidecar beside

@@ -47,7 +47,7 @@ static heft_status index_fail_token(index_scan *scan, const heft__json_token *to
 static heft_status index_fail_name(index_scan *scan, const heft__index_item *item, uint64_t at, uint64_t before) {
     char escaped[280];
     heft__escape(escaped, sizeof escaped, item->name, item->name_len);
-    heft__fail(scan->err, HEFT_CORRUPT, HEFT_FAULT_DUPLICATE_NAME,
+    heft__fail(scan->err, HEFT_CORRUPT, HEFT_FAULT_INDEX_SYNTAX,
                "weight_map names tensor \"%s\" twice, at offsets %llu and %llu", escaped, (index_number)before,
                (index_number)at);
     heft__error_at(scan->err, at, HEFT_NONE, HEFT_NONE);

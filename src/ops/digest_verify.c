@@ -19,6 +19,7 @@ typedef struct verify_job {
     uint64_t *digested;     /* ids whose bytes are looked at, ascending */
     uint8_t (*found)[16];
     uint64_t ndigested;
+    heft_error other;       /* of the first bad member that is no array */
 } verify_job;
 
 static uint64_t verify_id(const verify_job *job, uint64_t i) {
@@ -162,11 +163,10 @@ heft_status heft__verify_fail(const heft_archive *archive, uint64_t id, const he
     return HEFT_MISMATCH;
 }
 
-static heft_status verify_fail_file(const verify_job *job, uint32_t number, heft_error *err) {
-    const heft_verified_file *file = &job->known.files[number];
-    const char *path = heft_source_label(job->archive->files[number]->source);
+heft_status heft__verify_fail_file(const heft_archive *archive, uint32_t number, const heft_verified_file *file, heft_error *err) {
+    const char *path = heft_source_label(archive->files[number]->source);
     char name[300], expected[HEFT__DIGEST_TEXT_MOST], found[HEFT__DIGEST_TEXT_MOST];
-    uint64_t nbytes = heft__listing_file_nbytes(job->archive->files[number]);
+    uint64_t nbytes = heft__listing_file_nbytes(archive->files[number]);
     heft__escape(name, sizeof name, path, strlen(path));
     if (file->resized)
         heft__fail(err, HEFT_MISMATCH, HEFT_FAULT_CHECKSUM, "%s: it has %llu bytes, and its sidecar says %llu", name,
@@ -193,14 +193,17 @@ static heft_status verify_answer(const verify_job *job, heft_error *err) {
     for (uint32_t i = 0; i < job->archive->nfiles; i++) {
         const heft_verified_file *f = &job->known.files[i];
         known += f->data != HEFT_VERDICT_ABSENT;
-        if ((f->data == HEFT_VERDICT_BAD || f->resized) && bad++ == 0) file = i;
+        if ((f->data == HEFT_VERDICT_BAD || f->resized || f->bad_member) && bad++ == 0) file = i;
     }
     if (!bad)
         return known ? HEFT_OK
                      : heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_CALL,
                                   "no digest of these tensors is known: they cannot be verified");
-    heft_status status = first != HEFT_NONE ? heft__verify_fail(job->archive, verify_id(job, first), &job->tensors[first], err)
-                                            : verify_fail_file(job, file, err);
+    heft_status status = HEFT_MISMATCH;
+    const heft_verified_file *of = file == UINT32_MAX ? NULL : &job->known.files[file];
+    if (first != HEFT_NONE) status = heft__verify_fail(job->archive, verify_id(job, first), &job->tensors[first], err);
+    else if (of->resized || of->data == HEFT_VERDICT_BAD) status = heft__verify_fail_file(job->archive, file, of, err);
+    else if (err) *err = job->other;
     if (err) err->more = bad - 1 < UINT32_MAX ? (uint32_t)(bad - 1) : UINT32_MAX;
     return status;
 }
@@ -210,7 +213,8 @@ static heft_status verify_run(verify_job *job, const heft_read_options *options,
     if (status == HEFT_OK) status = verify_places(job, err);
     if (status == HEFT_OK) status = heft__known_make(&job->known, job->archive, job->wanted, &job->alloc, err);
     if (status == HEFT_OK)
-        status = heft__verify_members(job->archive, &job->alloc, job->ids, job->nids, options, job->tensors, err);
+        status = heft__verify_members(job->archive, &job->alloc, job->ids, job->nids, options, job->tensors, job->known.files,
+                                      &job->other, err);
     if (status != HEFT_OK) return status;
     verify_find_whole(job);
     verify_choose(job);

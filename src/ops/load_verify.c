@@ -18,10 +18,12 @@ typedef struct landed_job {
     heft_allocator alloc;
     heft__known known;
     bool *wanted;                /* of files */
-    landed_tensor *tensors;      /* in memory, with a digest */
+    uint64_t *missing;           /* of files: tensors without whose bytes the digest of all data cannot be made */
+    uint8_t (*values)[16];       /* by id: the digest that was found */
+    landed_tensor *tensors;      /* in memory, whose digest is made */
     uint64_t n, npieces;
     uint8_t (*pieces)[16];
-    uint64_t *again, nagain;     /* mapped ones, with a digest: their bytes are read, never touched */
+    uint64_t *again, nagain;     /* mapped ones, likewise: their bytes are read, never touched */
     uint64_t *members, nmembers; /* ids of stored npz arrays without a digest: by the checksum of their member */
     heft_verified *results;      /* of `members`, or of `again` */
     uint8_t (*found)[16];
@@ -40,18 +42,42 @@ static bool landed_as_digested(const heft_load_plan *load, const heft__entry *en
     return tensor->nbytes == entry->end - entry->begin && tensor->dtype == entry->dtype && !swapped;
 }
 
+/* Whether the digest of a kept tensor can be made. */
+static bool landed_is_there(const landed_job *job, uint64_t id, const heft__entry *entry, heft_loaded *tensor) {
+    const heft_weights *weights = job->work->weights;
+    heft__load_describe(job->work->load, id, weights->data[id], tensor);
+    return (weights->states[id] & HEFT__WEIGHTS_MAPPED) || landed_as_digested(job->work->load, entry, tensor);
+}
+
+/* Which files have landed whole, and have a digest of all their data. */
+static void landed_find_whole(landed_job *job) {
+    const heft_load_plan *load = job->work->load;
+    const heft_archive *archive = load->archive;
+    uint32_t file;
+    heft_loaded tensor;
+    for (uint32_t i = 0; i < archive->nfiles; i++)
+        job->missing[i] = archive->files[i]->nwithheld + archive->files[i]->nreplaced + (job->known.files[i].by ? 0 : 1);
+    for (uint64_t id = 0; id < archive->ntensors; id++)
+        if (!(heft__archive_entry(archive, id, &file)->flags & HEFT__ENTRY_FILLER)) job->missing[file]++;
+    for (uint64_t i = 0; i < load->nkept; i++) {
+        uint64_t id = heft__load_kept(load, i);
+        const heft__entry *entry = heft__archive_entry(archive, id, &file);
+        if (!(entry->flags & HEFT__ENTRY_FILLER) && landed_is_there(job, id, entry, &tensor)) job->missing[file]--;
+    }
+}
+
 static void landed_sort_out(landed_job *job) {
     const heft_load_plan *load = job->work->load;
-    const heft_weights *weights = job->work->weights;
     for (uint64_t i = 0; i < load->nkept; i++) {
         uint64_t id = heft__load_kept(load, i);
         uint32_t file;
         heft_loaded tensor;
         const heft__entry *entry = heft__archive_entry(load->archive, id, &file);
-        heft__load_describe(load, id, weights->data[id], &tensor);
         bool npz = strcmp(load->archive->files[file]->format, "npz") == 0;
-        if (job->known.by[id] && (weights->states[id] & HEFT__WEIGHTS_MAPPED)) job->again[job->nagain++] = id;
-        else if (job->known.by[id] && landed_as_digested(load, entry, &tensor)) {
+        bool there = landed_is_there(job, id, entry, &tensor), mapped = job->work->weights->states[id] & HEFT__WEIGHTS_MAPPED;
+        bool wanted = job->known.by[id] || (!job->missing[file] && !(entry->flags & HEFT__ENTRY_FILLER));
+        if (wanted && mapped) job->again[job->nagain++] = id;
+        else if (wanted && there) {
             job->tensors[job->n++] = (landed_tensor){id, tensor.data, tensor.nbytes, job->npieces};
             job->npieces += (tensor.nbytes + HEFT__DIGEST_CHUNK - 1) / HEFT__DIGEST_CHUNK;
         } else if (npz && (entry->flags & HEFT__ENTRY_PACKED)) job->nverified++; /* by whoever decoded it */
@@ -91,14 +117,19 @@ static void landed_work(void *ctx, uint32_t worker) {
 
 /* One result; the first bad one by id becomes the error. */
 static void landed_judge(landed_job *job, uint64_t id, const heft_verified *result) {
+    uint32_t file;
     job->nverified++;
     if (result->verdict == HEFT_VERDICT_GOOD) return;
+    (void)heft__archive_entry(job->work->load->archive, id, &file);
+    job->missing[file]++; /* that all its data are others says no more */
     if (job->nbad++ && job->first_id < id) return;
     job->first_id = id;
     job->status = heft__verify_fail(job->work->load->archive, id, result, &job->first);
 }
 
 static void landed_compare(landed_job *job, uint64_t id, const uint8_t found[16]) {
+    memcpy(job->values[id], found, 16);
+    if (!job->known.by[id]) return; /* the digest of all data speaks for it */
     bool good = memcmp(job->known.digests[id], found, 16) == 0;
     heft_verified result = {.verdict = good ? HEFT_VERDICT_GOOD : HEFT_VERDICT_BAD, .by = job->known.by[id]};
     memcpy(result.expected, job->known.digests[id], 16);
@@ -132,20 +163,55 @@ static heft_status landed_files(landed_job *job, heft_error *err) {
     if (job->nagain) status = heft__archive_digests(archive, &job->alloc, job->again, job->nagain, &options, job->found, err);
     for (uint64_t i = 0; i < job->nagain && status == HEFT_OK; i++) landed_compare(job, job->again[i], job->found[i]);
     if (status == HEFT_OK && job->nmembers)
-        status = heft__verify_members(archive, &job->alloc, job->members, job->nmembers, &options, job->results, err);
+        status = heft__verify_members(archive, &job->alloc, job->members, job->nmembers, &options, job->results, NULL, NULL,
+                                      err);
     for (uint64_t i = 0; i < job->nmembers && status == HEFT_OK; i++) landed_judge(job, job->members[i], &job->results[i]);
     return status;
 }
 
+/* The digest of all data of each file that has landed whole, and the sizes of all files. */
+static heft_status landed_wholes(landed_job *job, heft_error *err) {
+    const heft_archive *archive = job->work->load->archive;
+    uint8_t(*own)[16] = heft__alloc(&job->alloc, archive->ntensors * sizeof *own);
+    heft_status status = own ? HEFT_OK : heft__fail_memory(err, archive->ntensors * sizeof *own);
+    uint64_t id = 0;
+    for (uint32_t i = 0; i < archive->nfiles && status == HEFT_OK; i++) {
+        heft_verified_file *file = &job->known.files[i];
+        uint64_t n = 0, alone = 0;
+        uint32_t of;
+        for (; id < archive->ntensors; id++) {
+            const heft__entry *entry = heft__archive_entry(archive, id, &of);
+            if (of != i) break;
+            if (job->missing[i] || (entry->flags & HEFT__ENTRY_FILLER)) continue;
+            memcpy(own[n++], job->values[id], 16);
+            alone += !job->known.by[id];
+        }
+        if (!job->wanted[i]) continue;
+        if (!job->missing[i]) {
+            status = heft__digests_of_all(&job->alloc, (const uint8_t(*)[16])own, n, file->found, err);
+            file->data = memcmp(file->found, file->expected, 16) == 0 ? HEFT_VERDICT_GOOD : HEFT_VERDICT_BAD;
+            job->nverified += alone;
+        }
+        bool bad = file->data == HEFT_VERDICT_BAD || file->resized;
+        if (status == HEFT_OK && bad && job->nbad++ == 0)
+            job->status = heft__verify_fail_file(archive, i, file, &job->first);
+    }
+    heft__free(&job->alloc, own, archive->ntensors * sizeof *own);
+    return status;
+}
+
 static heft_status landed_allocate(landed_job *job, heft_error *err) {
-    uint64_t n = job->work->load->nkept;
+    uint64_t n = job->work->load->nkept, all_tensors = job->work->load->archive->ntensors;
+    job->missing = heft__alloc(&job->alloc, job->work->load->archive->nfiles * sizeof *job->missing);
+    job->values = heft__alloc(&job->alloc, all_tensors * sizeof *job->values);
     job->wanted = heft__alloc_zero(&job->alloc, job->work->load->archive->nfiles * sizeof *job->wanted);
     job->tensors = heft__alloc(&job->alloc, n * sizeof *job->tensors);
     job->again = heft__alloc(&job->alloc, n * sizeof *job->again);
     job->members = heft__alloc(&job->alloc, n * sizeof *job->members);
     job->results = heft__alloc_zero(&job->alloc, n * sizeof *job->results);
     job->found = heft__alloc(&job->alloc, n * sizeof *job->found);
-    bool all = job->wanted && job->tensors && job->again && job->members && job->results && job->found;
+    bool all = job->missing && job->values && job->wanted && job->tensors && job->again && job->members && job->results &&
+               job->found;
     for (uint64_t i = 0; i < n && all; i++) {
         uint32_t file;
         (void)heft__archive_entry(job->work->load->archive, heft__load_kept(job->work->load, i), &file);
@@ -156,6 +222,8 @@ static heft_status landed_allocate(landed_job *job, heft_error *err) {
 
 static void landed_free(landed_job *job) {
     uint64_t n = job->work->load->nkept;
+    heft__free(&job->alloc, job->missing, job->work->load->archive->nfiles * sizeof *job->missing);
+    heft__free(&job->alloc, job->values, job->work->load->archive->ntensors * sizeof *job->values);
     heft__free(&job->alloc, job->wanted, job->work->load->archive->nfiles * sizeof *job->wanted);
     heft__free(&job->alloc, job->tensors, n * sizeof *job->tensors);
     heft__free(&job->alloc, job->again, n * sizeof *job->again);
@@ -174,10 +242,12 @@ heft_status heft__load_verify(heft__load_work *work, heft_error *err) {
     heft_status status = landed_allocate(&job, err);
     if (status == HEFT_OK) status = heft__known_make(&job.known, load->archive, job.wanted, &job.alloc, err);
     if (status == HEFT_OK) {
+        landed_find_whole(&job);
         landed_sort_out(&job);
         status = landed_memory(&job, err);
     }
     if (status == HEFT_OK) status = landed_files(&job, err);
+    if (status == HEFT_OK) status = landed_wholes(&job, err);
     if (status == HEFT_OK && job.nbad) {
         status = job.status;
         if (err) {

@@ -251,7 +251,7 @@ static heft_status zip_check_twice(const heft__zip *zip, heft_error *err) {
         for (uint64_t cursor = heft__hash_start(&index, hash); heft__hash_next(&index, hash, &cursor, &number);) {
             const heft__zip_member *other = &zip->members[number];
             if (other->name_len == m->name_len && memcmp(other->name, m->name, m->name_len) == 0)
-                status = heft__zip_fail(err, HEFT_CORRUPT, HEFT_FAULT_DUPLICATE_NAME, m,
+                status = heft__zip_fail(err, HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, m,
                                         "the name stands twice, at offsets %llu and %llu", (zip_number)other->local,
                                         (zip_number)m->local);
         }

@@ -82,7 +82,7 @@ static void faults_have_a_place(void **state) {
         {"{\"metadata\":{\"total_size\":5}, \"weight_map\" : { } }", HEFT_FAULT_EMPTY_INDEX, 45},
         {"{\"metadata\":{\"total_size\":},\"weight_map\":{}}", HEFT_FAULT_INDEX_SYNTAX, 26},
         {"{\"weight_map\":{\"\xFF\":\"x\"}}", HEFT_FAULT_INDEX_SYNTAX, 16},
-        {"{\"weight_map\":{\"a\":\"x\",\"b\":\"x\",\"\\u0061\":\"x\"}}", HEFT_FAULT_DUPLICATE_NAME, 31},
+        {"{\"weight_map\":{\"a\":\"x\",\"b\":\"x\",\"\\u0061\":\"x\"}}", HEFT_FAULT_INDEX_SYNTAX, 31},
         {"{\"weight_map\":{\"a\":\"\"}}", HEFT_FAULT_SHARD_NAME, 19},
         {"{\"weight_map\":{\"a\":\"..\"}}", HEFT_FAULT_SHARD_NAME, 19},
         {"{\"weight_map\":{\"a\":\"../x\"}}", HEFT_FAULT_SHARD_NAME, 19},

@@ -106,6 +106,70 @@ static void what_cannot_be_checked(void **state) {
     heft_archive_unref(archive);
 }
 
+/* Files without digests of tensors, or with more to say than those. */
+static void all_data(void **state) {
+    (void)state;
+    if (no_digests()) return;
+    heft_archive *from = load_open(load_set("all", 1, 30, 5 << 20));
+    uint64_t n = heft_archive_count(from);
+    heft_save_item *items = calloc(n, sizeof *items);
+    heft_tensor tensor;
+    heft_load_stats stats;
+    for (uint64_t i = 0; i < n; i++) {
+        OK(heft_archive_get(from, i, &tensor, &err));
+        items[i] = (heft_save_item){.name = tensor.name, .archive = from, .id = i};
+    }
+    const char *path = test_path("data.safetensors");
+    heft_save_options options = {.struct_size = sizeof options, .overwrite = true, .no_sync = true, .align = 64,
+                                 .digests = HEFT_DIGEST_DATA};
+    OK(heft_save(path, items, n, &options, NULL, &err));
+    for (int round = 0; round < 2; round++) {
+        heft_archive *archive = load_open(path);
+        for (heft_io io = HEFT_IO_AUTO; io <= HEFT_IO_DIRECT; io++) {
+            if (io == HEFT_IO_MAP && (heft_features() & HEFT_FEATURE_BIG_ENDIAN)) continue;
+            heft_status status = load_verified(archive, (heft_load_options){.io = io}, &stats);
+            assert_int_equal(status, round ? HEFT_MISMATCH : HEFT_OK);
+            assert_int_equal(stats.nverified, round ? 0 : n);
+            if (round) assert_true(!*err.tensor && strstr(err.message, "all its data") && err.fault == HEFT_FAULT_CHECKSUM);
+        }
+        const char *const none[] = {items[0].name}; /* it says nothing of some of them, or of what became of them */
+        heft_filter filter = {.struct_size = sizeof filter, .exclude = none, .nexclude = 1};
+        OK(load_verified(archive, (heft_load_options){.filter = &filter}, &stats));
+        assert_int_equal(stats.nverified, 0);
+        OK(load_verified(archive, (heft_load_options){.dtype = HEFT_BF16}, &stats));
+        assert_int_equal(stats.nverified, 0);
+        if (!round) flip(archive, n / 2);
+        heft_archive_unref(archive);
+    }
+    /* All tensors are what their digests say, and yet there is one too many. */
+    options.digests = HEFT_DIGEST_TENSORS;
+    options.metadata = &(heft_pair){"heft.data_xxh3", SIZE_MAX, "0123456789abcdef0123456789abcdef", SIZE_MAX};
+    options.nmetadata = 1;
+    OK(heft_save(path, items, n, &options, NULL, &err));
+    heft_archive *archive = load_open(path);
+    assert_int_equal(load_verified(archive, (heft_load_options){0}, &stats), HEFT_MISMATCH);
+    assert_true(!*err.tensor && strstr(err.message, "0123456789abcdef0123456789abcdef"));
+    heft_archive_unref(archive);
+    /* The file has another size than its sidecar says. */
+    options.metadata = NULL;
+    options.nmetadata = 0;
+    options.digests = HEFT_DIGEST_SIDECAR;
+    OK(heft_save(path, items, n, &options, NULL, &err));
+    archive = load_open(path);
+    OK(load_verified(archive, (heft_load_options){0}, &stats));
+    assert_int_equal(stats.nverified, n);
+    size_t nbytes;
+    char *text = (char *)test_slurp(test_path("data.safetensors.xxh3.json"), &nbytes), *size = strstr(text, "\"file_nbytes\": ");
+    size[15] = size[15] == '9' ? '8' : '9';
+    test_write("data.safetensors.xxh3.json", text, nbytes);
+    assert_int_equal(load_verified(archive, (heft_load_options){0}, &stats), HEFT_MISMATCH);
+    assert_non_null(strstr(err.message, "its sidecar says"));
+    heft_archive_unref(archive);
+    free(text);
+    free(items);
+    heft_archive_unref(from);
+}
+
 static void arrays_of_an_npz(void **state) {
     (void)state;
     const char *path = test_path("arrays.npz");
@@ -152,6 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_path),
         cmocka_unit_test(what_cannot_be_checked),
+        cmocka_unit_test(all_data),
         cmocka_unit_test(arrays_of_an_npz),
         cmocka_unit_test(allocations_fail),
     };

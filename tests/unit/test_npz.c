@@ -282,7 +282,7 @@ static const damage damages[] = {
     {AT_ENTRY, 46, 0xFF, HEFT_CORRUPT, HEFT_FAULT_MEMBER_NAME, "UTF-8"},
     {AT_ENTRY, 47, ':', HEFT_CORRUPT, HEFT_FAULT_MEMBER_NAME, "drive"},
     {AT_ENTRY, 46, 'b', HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, "another name or method"},
-    {AT_ENTRY, 46, 'p', HEFT_CORRUPT, HEFT_FAULT_DUPLICATE_NAME, "twice"},
+    {AT_ENTRY, 46, 'p', HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, "twice"},
     {AT_ENTRY_2, 24, 0xFF, HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, "other sizes"},
     {AT_ENTRY_2, 26, 0xFF, HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, "deflate cannot make"},
     {AT_LOCAL_2, 0, 'Q', HEFT_CORRUPT, HEFT_FAULT_ZIP_STRUCTURE, "no local header"},
