@@ -209,6 +209,7 @@ static heft_status target_find(heft__target *target, const char *path, const hef
     if (len >= sizeof resolved) return heft__target_fail_errno(err, ENAMETOOLONG, path, "creating");
     memcpy(resolved, path, len + 1);
     int code = options->links == HEFT__TARGET_REPLACE ? 0 : target_follow(resolved, &followed);
+    target->followed = followed;
     heft_status status = HEFT_OK;
     if (options->links == HEFT__TARGET_REFUSE && followed)
         status = target_fail(err, HEFT_PERMISSION, HEFT_FAULT_ACCESS, path, "it is a symbolic link, and those are refused");
@@ -240,7 +241,8 @@ heft_status heft__target_open_there(heft__target *target, const char *path, cons
 }
 
 heft_status heft__target_stat(const heft__target *target, heft__target_status *out, heft_error *err) {
-    int code = heft__target_call_stat(target->fd, NULL, out);
+    bool open = target->fd >= 0;
+    int code = heft__target_call_stat(open ? target->fd : target->folder.fd, open ? NULL : target->temp, out);
     return code ? heft__target_fail_errno(err, code, target->path, "examining") : HEFT_OK;
 }
 

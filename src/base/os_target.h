@@ -62,11 +62,15 @@ heft_status heft__target_folder_rename(const heft__target_folder *folder, const 
 /* EXISTS if there is something of that name. */
 heft_status heft__target_folder_rename_new(const heft__target_folder *folder, const char *from, const char *to,
                                            heft_error *err);
+/* A name that is not there is no failure. */
+heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err);
 /* The same if it leads to that file and no other. */
 heft_status heft__target_folder_unlink_of(const heft__target_folder *folder, const char *name, uint64_t inode,
                                           heft_error *err);
-/* A name that is not there is no failure. */
-heft_status heft__target_folder_unlink(const heft__target_folder *folder, const char *name, heft_error *err);
+/* Whether a path, all links followed, leads to that file. */
+heft_status heft__target_leads(const char *path, uint64_t device, uint64_t inode, bool *leads, heft_error *err);
+/* Removes what is at a path; nothing there is no failure. */
+heft_status heft__target_unlink(const char *path, heft_error *err);
 /* Whether there is anything of that name. */
 heft_status heft__target_folder_has(const heft__target_folder *folder, const char *name, bool *there, heft_error *err);
 
@@ -111,6 +115,7 @@ typedef struct heft__target {
     heft__target_folder folder;
     bool borrowed;   /* the folder is another's */
     bool overwrite, no_sync, keep_owner, sealed;
+    bool followed;   /* `path` is a link to it */
     uint32_t mode, uid, gid;
     bool unreserved; /* it has its size, and its space is not taken yet */
     char name[HEFT__TARGET_NAME_MAX + 1]; /* in the folder */
@@ -131,7 +136,7 @@ heft_status heft__target_open_in(heft__target *target, const heft__target_folder
  * NOT_FOUND, PERMISSION (also a link into a Hub cache), INVALID_ARGUMENT (no regular file), IO. */
 heft_status heft__target_open_there(heft__target *target, const char *path, const heft__target_options *options,
                                     heft__target_status *found, heft_error *err);
-/* What an open target is. */
+/* What a target is that is open, or sealed and not published. */
 heft_status heft__target_stat(const heft__target *target, heft__target_status *out, heft_error *err);
 /* All that was written to the disk, and nothing else; without effect under no_sync. */
 heft_status heft__target_flush(const heft__target *target, heft_error *err);

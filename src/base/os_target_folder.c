@@ -59,6 +59,18 @@ heft_status heft__target_folder_unlink(const heft__target_folder *folder, const 
     return code && code != ENOENT ? folder_fail(folder, name, code, "removing", err) : HEFT_OK;
 }
 
+heft_status heft__target_unlink(const char *path, heft_error *err) {
+    int code = heft__target_call_unlink(AT_FDCWD, path);
+    return code && code != ENOENT ? heft__target_fail_errno(err, code, path, "removing") : HEFT_OK;
+}
+
+heft_status heft__target_leads(const char *path, uint64_t device, uint64_t inode, bool *leads, heft_error *err) {
+    heft__target_status st;
+    int code = heft__target_call_stat(AT_FDCWD, path, &st);
+    *leads = !code && st.device == device && st.inode == inode;
+    return code && code != ENOENT ? heft__target_fail_errno(err, code, path, "examining") : HEFT_OK;
+}
+
 heft_status heft__target_folder_unlink_of(const heft__target_folder *folder, const char *name, uint64_t inode,
                                           heft_error *err) {
     heft__target_status st;

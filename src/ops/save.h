@@ -100,6 +100,8 @@ heft_status heft__save_run_views(heft__save_run *run, const heft__part *parts, u
 heft_status heft__save_share(heft__save_run *run, heft__part *parts, uint64_t nparts, heft_error *err);
 /* Whether something that items keep is on the file system of `path` (NULL: no file), and that can let files share blocks. */
 bool heft__save_can_share(const heft_save_item *items, uint64_t nitems, const char *path);
+/* How many blanks more in the header make the most bytes of parts lie so that heft__save_share can share them. */
+uint64_t heft__save_shift(const heft__part *parts, uint64_t nparts);
 /* Bytes of parts that lie so that heft__save_share can share them. */
 uint64_t heft__save_shareable(const heft__part *parts, uint64_t nparts);
 /* nbytes at an offset of the file to the sink. */
@@ -145,11 +147,12 @@ heft_status heft__archive_digests(const heft_archive *archive, const heft_alloca
 
 /* NAME.xxh3.json in out[size]; false: that is no file name, or too long. */
 bool heft__sidecar_name(const char *name, char *out, size_t size);
-/* Renames a finished target, a sidecar of what was there before removed first: it must not be taken for one of the new file. */
-heft_status heft__save_publish(heft__target *target, heft_error *err);
-/* The sidecar of a file of that path. */
-heft_status heft__sidecar_write(const char *path, const heft__json_out *text, const heft_save_options *options,
-                                heft_error *err);
+/* Renames a finished target, and removes any sidecar: none that is there can be of the new file. *out (may be NULL) is what
+ * has been published. */
+heft_status heft__save_publish(heft__target *target, heft__target_status *out, heft_error *err);
+/* The sidecar of the file that the path leads to. *other: it leads to another file by now, and nothing was written. */
+heft_status heft__sidecar_write(const char *path, const heft__json_out *text, uint64_t device, uint64_t inode,
+                                const heft_save_options *options, bool *other, heft_error *err);
 /* Those of all files of an archive; `options` and `save_options` are complete. */
 heft_status heft__archive_write_sidecars(const heft_archive *archive, const heft_allocator *alloc,
                                          const heft_read_options *options, const heft_save_options *save_options,

@@ -157,7 +157,7 @@ heft_status heft__declared_finish(heft_writer *writer, heft_error *err) {
     writer->ended = true;
     if (writer->broken)
         return heft__fail(err, HEFT_IO, HEFT_FAULT_WRITE_ERROR, "a write of this writer has failed before");
-    if (!writer->is_set) return heft__save_publish(&writer->targets[0], err);
+    if (!writer->is_set) return heft__save_publish(&writer->targets[0], NULL, err);
     for (uint64_t i = 0; i < writer->layout->nfiles && status == HEFT_OK; i++) {
         heft__target *target = &writer->targets[i];
         status = heft__set_job_keep(writer->job, target, writer->layout->files[i].file_nbytes, HEFT_OK, err);

@@ -8,25 +8,20 @@
 /* What has to be on the disk anyway goes there faster past the page cache, if it is large. */
 #define SAVE_DIRECT_LEAST (UINT64_C(16) << 20)
 
-/* Lays out once more where more blanks in the header bring the largest stretch of bytes that come from a file to the offset
- * that it has there, modulo the blocks of file systems. */
+/* Lays out once more where more blanks in the header bring more of the bytes that come from files to the offsets that they have
+ * there, modulo the blocks of file systems. */
 static heft_status save_match(heft__save_job *job, const heft_save_item *items, uint64_t nitems, heft_error *err) {
-    uint64_t nparts, most = heft__parts_most(&job->layout), best = 0, delta = 0;
+    uint64_t nparts, most = heft__parts_most(&job->layout), shift = 0;
     heft__part *parts;
     heft_status status = heft__parts_make(&job->layout, items, &job->options, NULL, &parts, &nparts, err);
-    for (uint64_t i = 0; i < nparts && status == HEFT_OK; i++) {
-        if (parts[i].kind != HEFT__PART_RANGE || parts[i].nbytes <= best) continue;
-        best = parts[i].nbytes;
-        uint64_t offset = parts[i].source_offset + parts[i].source->window_offset;
-        delta = (offset - parts[i].offset) % HEFT__TARGET_BLOCK;
-    }
+    if (status == HEFT_OK) shift = heft__save_shift(parts, nparts);
     heft__free(&job->alloc, parts, most * sizeof *parts);
-    if (status == HEFT_OK && (delta == 0 || delta % 8)) return HEFT_OK;
+    if (status == HEFT_OK && shift == 0) return HEFT_OK;
     if (status != HEFT_OK) {
         heft__layout_free(&job->layout);
         return status;
     }
-    job->options.reserve_header_nbytes = job->layout.emit.header_nbytes + delta;
+    job->options.reserve_header_nbytes = job->layout.emit.header_nbytes + shift;
     heft__layout_free(&job->layout);
     return heft__layout_make(&job->layout, items, nitems, &job->options, &job->alloc, err);
 }
@@ -147,15 +142,18 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
                                     .overwrite = job->options.overwrite,
                                     .no_sync = job->options.no_sync};
     heft__target target;
+    heft__target_status file;
+    bool other; /* a later save's: then the sidecar is that one's business */
     heft_status status = heft__target_open(&target, path, &options, err);
     if (status != HEFT_OK) return status;
     status = heft__save_job_target(job, &target, err);
-    if (status == HEFT_OK) status = heft__save_publish(&target, err);
+    if (status == HEFT_OK) status = heft__save_publish(&target, &file, err);
     else heft__target_abort(&target);
     if (status != HEFT_OK || !(job->options.digests & HEFT_DIGEST_SIDECAR)) return status;
     heft__json_out json;
     status = heft__save_job_sidecar(job, &json, err);
-    if (status == HEFT_OK) status = heft__sidecar_write(path, &json, &job->options, err);
+    if (status == HEFT_OK)
+        status = heft__sidecar_write(path, &json, file.device, file.inode, &job->options, &other, err);
     heft__json_out_free(&json);
     return status;
 }

@@ -54,11 +54,31 @@ bool heft__save_can_share(const heft_save_item *items, uint64_t nitems, const ch
     for (uint64_t i = 0; i < nitems; i++) {
         heft_source *source = share_source(&items[i]);
         if (!source || source == last) continue;
+        last = source;
         source = heft__source_base(source);
         if (source->identity.known && source->identity.device == device && share_is_sharing(source)) return true;
-        last = share_source(&items[i]);
     }
     return false;
+}
+
+/* Where a part lies in the file that it comes from, less where it lies in the one that is written, modulo blocks. */
+static uint64_t share_distance(const heft__part *part) {
+    return (part->source_offset + part->source->window_offset - part->offset) % HEFT__TARGET_BLOCK;
+}
+
+uint64_t heft__save_shift(const heft__part *parts, uint64_t nparts) {
+    enum { STEP = 8, STEPS = HEFT__TARGET_BLOCK / STEP }; /* headers are padded to multiples of 8 */
+    uint64_t sums[STEPS] = {0}, best = 0;
+    for (uint64_t i = 0, end; i < nparts; i = end) {
+        end = i + 1;
+        if (!share_can(&parts[i])) continue;
+        end = share_stretch(parts, nparts, i);
+        uint64_t nbytes = parts[end - 1].offset + parts[end - 1].nbytes - parts[i].offset, distance = share_distance(&parts[i]);
+        if (nbytes >= SHARE_LEAST && distance % STEP == 0) sums[distance / STEP] += nbytes;
+    }
+    for (uint64_t i = 1; i < STEPS; i++)
+        if (sums[i] > sums[best]) best = i;
+    return best * STEP;
 }
 
 uint64_t heft__save_shareable(const heft__part *parts, uint64_t nparts) {
@@ -68,8 +88,7 @@ uint64_t heft__save_shareable(const heft__part *parts, uint64_t nparts) {
         if (!share_can(&parts[i])) continue;
         end = share_stretch(parts, nparts, i);
         uint64_t stop = parts[end - 1].offset + parts[end - 1].nbytes;
-        uint64_t from = parts[i].source_offset + parts[i].source->window_offset;
-        if ((from - parts[i].offset) % HEFT__TARGET_BLOCK || stop - parts[i].offset < SHARE_LEAST) continue;
+        if (share_distance(&parts[i]) || stop - parts[i].offset < SHARE_LEAST) continue;
         all += stop / HEFT__TARGET_BLOCK * HEFT__TARGET_BLOCK;
         all -= (parts[i].offset + HEFT__TARGET_BLOCK - 1) / HEFT__TARGET_BLOCK * HEFT__TARGET_BLOCK;
     }

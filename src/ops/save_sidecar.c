@@ -14,15 +14,36 @@ bool heft__sidecar_name(const char *name, char *out, size_t size) {
     return true;
 }
 
-heft_status heft__save_publish(heft__target *target, heft_error *err) {
-    char name[HEFT__TARGET_NAME_MAX + 1];
+/* The sidecar beside the file in `folder`, and beside the link that leads to it. */
+static heft_status sidecar_remove(const heft__target *target, const heft__target_folder *folder, heft_error *err) {
+    char name[HEFT__TARGET_NAME_MAX + 1], path[HEFT__TARGET_PATH_MAX];
     bool there = false;
     heft_status status = HEFT_OK;
-    if (heft__sidecar_name(target->name, name, sizeof name))
-        status = heft__target_folder_has(&target->folder, name, &there, err);
-    if (status == HEFT_OK && there) status = heft__target_folder_unlink(&target->folder, name, err);
-    if (status == HEFT_OK) return heft__target_publish(target, err);
-    heft__target_abort(target);
+    if (heft__sidecar_name(target->name, name, sizeof name)) status = heft__target_folder_has(folder, name, &there, err);
+    if (status == HEFT_OK && there) status = heft__target_folder_unlink(folder, name, err);
+    if (status == HEFT_OK && target->followed && heft__sidecar_name(target->path, path, sizeof path))
+        status = heft__target_unlink(path, err);
+    return status;
+}
+
+/* Before the rename, so that whoever dies between has left no sidecar of the old file; and after it, as another save of the path
+ * may have written one meanwhile, if the file is not another one already, whose save does the same. */
+heft_status heft__save_publish(heft__target *target, heft__target_status *out, heft_error *err) {
+    heft__target_folder folder = target->folder;
+    heft__target_status file = {0};
+    bool borrowed = target->borrowed, mine;
+    heft_status status = heft__target_stat(target, &file, err);
+    if (status == HEFT_OK) status = sidecar_remove(target, &folder, err);
+    target->borrowed = true; /* it is needed once more */
+    if (status == HEFT_OK) {
+        status = heft__target_publish(target, err);
+        if (status == HEFT_OK) status = heft__target_leads(target->path, file.device, file.inode, &mine, err);
+        if (status == HEFT_OK && mine) status = sidecar_remove(target, &folder, err);
+    } else {
+        heft__target_abort(target);
+    }
+    if (!borrowed) heft__target_folder_close(&folder);
+    if (out) *out = file;
     return status;
 }
 
@@ -31,29 +52,42 @@ heft_status heft__save_job_sidecar(const heft__save_job *job, heft__json_out *js
     return heft__digests_sidecar(&job->layout.emit, (const uint8_t(*)[16])digests->tensors, digests->data, json, err);
 }
 
-heft_status heft__sidecar_write(const char *path, const heft__json_out *text, const heft_save_options *options,
-                                heft_error *err) {
+/* Before the rename and after it: in between another save may have replaced the file and have found no sidecar to remove. */
+heft_status heft__sidecar_write(const char *path, const heft__json_out *text, uint64_t device, uint64_t inode,
+                                const heft_save_options *options, bool *other, heft_error *err) {
     char name[HEFT__TARGET_PATH_MAX];
     heft__target target;
+    heft__target_status own;
     heft__target_options wanted = {
         .nbytes = text->len, .links = options->symlink, .overwrite = options->overwrite, .no_sync = options->no_sync};
+    bool leads = true;
+    *other = false;
     if (!heft__sidecar_name(path, name, sizeof name))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path of the sidecar is empty or too long");
     heft_status status = heft__target_open(&target, name, &wanted, err);
     if (status != HEFT_OK) return status;
+    heft__target_folder folder = target.folder;
+    target.borrowed = true;
     status = heft__target_write(&target, 0, text->text, text->len, err);
-    if (status == HEFT_OK) return heft__target_publish(&target, err);
-    heft__target_abort(&target);
+    if (status == HEFT_OK) status = heft__target_stat(&target, &own, err);
+    if (status == HEFT_OK) status = heft__target_leads(path, device, inode, &leads, err);
+    if (status == HEFT_OK && leads) {
+        status = heft__target_publish(&target, err);
+        if (status == HEFT_OK) status = heft__target_leads(path, device, inode, &leads, err);
+        if (status == HEFT_OK && !leads) status = heft__target_folder_unlink_of(&folder, target.name, own.inode, err);
+    } else {
+        heft__target_abort(&target);
+    }
+    heft__target_folder_close(&folder);
+    *other = !leads;
     return status;
 }
 
 bool heft__sidecar_path_is(heft_source *source) {
     const heft__identity *mine = &heft__source_base(heft__unpack_file(source))->identity;
-    heft_source *other;
-    if (!mine->known || heft_source_open_file(heft_source_label(source), &other, NULL) != HEFT_OK) return false;
-    bool same = other->identity.known && other->identity.device == mine->device && other->identity.inode == mine->inode;
-    heft_source_unref(other);
-    return same;
+    bool leads = false;
+    if (mine->known) (void)heft__target_leads(heft_source_label(source), mine->device, mine->inode, &leads, NULL);
+    return leads;
 }
 
 /* ---- of files that are there ------------------------------------------------------------------------------------- */
@@ -94,7 +128,15 @@ static heft_status sidecar_file(sidecar_job *job, uint32_t number, const heft_sa
     heft__digest_text(whole, 16, data);
     bool all = listing->nwithheld == 0 && listing->nreplaced == 0;
     status = heft__digests_sidecar(&emit, (const uint8_t(*)[16])job->own, all ? data : NULL, &json, err);
-    if (status == HEFT_OK) status = heft__sidecar_write(heft_source_label(listing->source), &json, options, err);
+    const heft__identity *identity = &heft__source_base(heft__unpack_file(listing->source))->identity;
+    const char *path = heft_source_label(listing->source);
+    bool other = false;
+    if (status == HEFT_OK)
+        status = heft__sidecar_write(path, &json, identity->device, identity->inode, options, &other, err);
+    if (status == HEFT_OK && other) {
+        status = heft__fail(err, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED, "another file has taken its place; open it again");
+        heft__error_file(err, path);
+    }
     heft__json_out_free(&json);
     return status;
 }

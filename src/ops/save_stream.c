@@ -91,7 +91,7 @@ heft_status heft__stream_finish(heft_writer *writer, heft_error *err) {
     if (status == HEFT_OK) status = stream_header(writer, &nbytes, err);
     if (status != HEFT_OK) return status;
     writer->target_open = false;
-    if (!writer->is_set) return heft__save_publish(&writer->target, err);
+    if (!writer->is_set) return heft__save_publish(&writer->target, NULL, err);
     status = heft__set_job_keep(writer->job, &writer->target, nbytes, HEFT_OK, err);
     if (status == HEFT_OK) status = heft__writer_end_file(writer, err);
     writer->job->stats = writer->stats;

@@ -578,6 +578,64 @@ static void every_allocation_can_fail(void **state) {
     heft_archive_unref(archive);
 }
 
+/* ---- two saves of one path, with sidecars ---- */
+
+static uint64_t meddle_at, meddle_calls;
+static bool meddling;
+static const char *meddle_path;
+static heft_save_options meddle_options;
+
+/* Before call `meddle_at` of one save another one begins and ends. */
+static void meddle(const trap_event *event) {
+    (void)event;
+    if (meddling || ++meddle_calls != meddle_at) return;
+    meddling = true;
+    assert_int_equal(save_marked(meddle_path, 2, &meddle_options, NULL), HEFT_OK);
+    meddling = false;
+}
+
+static heft_status verified(const char *path) {
+    heft_archive *archive;
+    heft_error err;
+    if (heft_archive_open(path, NULL, &archive, &err)) fail_msg("%s", err.message);
+    heft_status status = heft_archive_verify(archive, NULL, 0, NULL, NULL, NULL, &err);
+    if (status == HEFT_MISMATCH) fail_msg("before call %d: %s", (int)meddle_at, err.message);
+    heft_archive_unref(archive);
+    return status;
+}
+
+/* Whatever comes in between, no sidecar lies beside a file that it is not of. */
+static void sidecars_of_two_saves(void **state) {
+    (void)state;
+    if (!(heft_features() & HEFT_FEATURE_XXHASH)) return;
+    test_mkdir("two");
+    char *file = strdup(test_path("two/x.safetensors")), *link = strdup(test_path("link.safetensors"));
+    assert_int_equal(symlink(file, link), 0);
+    for (int way = 0; way < 8; way++) {
+        heft_save_options options = overwriting();
+        const char *path = way & 4 ? link : file;
+        meddle_options = options;
+        options.digests = way & 1 ? HEFT_DIGEST_SIDECAR : 0;
+        meddle_options.digests = way & 2 ? HEFT_DIGEST_SIDECAR : 0;
+        meddle_path = path;
+        for (meddle_at = 1;; meddle_at++) {
+            meddle_calls = 0;
+            trap_begin(&(trap_plan){0});
+            trap_log = meddle;
+            assert_int_equal(save_marked(path, 1, &options, NULL), HEFT_OK);
+            no_trap(NULL);
+            heft_status status = verified(path);
+            if (meddle_at <= meddle_calls) continue;
+            assert_int_equal(status, way & 1 ? HEFT_OK : HEFT_NOT_FOUND);
+            break;
+        }
+        assert_true(meddle_at > 10);
+        assert_int_equal(leftovers(test_path("two")), 0);
+    }
+    free(file);
+    free(link);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modes_and_owners),
@@ -587,6 +645,7 @@ int main(void) {
         cmocka_unit_test_teardown(every_call_can_fail, no_trap),
         cmocka_unit_test_teardown(named_calls, no_trap),
         cmocka_unit_test_teardown(interrupted_and_short_calls, no_trap),
+        cmocka_unit_test_teardown(sidecars_of_two_saves, no_trap),
         cmocka_unit_test_teardown(renames_that_do_not_replace, no_trap),
         cmocka_unit_test_teardown(what_appears_meanwhile_is_kept, no_trap),
         cmocka_unit_test_teardown(a_full_disk, no_trap),
