@@ -1,7 +1,7 @@
 /* ops: checks a set as a whole: what opening would say, and what only a look at the folder and the sums can. */
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/ops.h"
+#include "ops/journal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -244,7 +244,10 @@ heft_status heft__check(heft__resolution *r, const heft__open_job *job, heft_rep
         if (!r->incomplete) ok = check_numbering(r, stem, report);
         check_odd_numbers(r, report);
     }
-    if (r->directory) check_litter(r, report);
+    if (r->directory) {
+        check_litter(r, report);
+        heft__check_journals(r, report);
+    }
     if (!ok || report->failed || !heft__report_sort(report)) {
         heft__archive_free(archive);
         return heft__fail_memory(err, HEFT_NONE);

@@ -11,8 +11,6 @@ heft_status heft__edit_in_place(const heft_archive *archive, const heft_new_name
 /* Ends an interrupted edit of the file: `undo` puts the old header back, else the new one is written. */
 heft_status heft__edit_end(const char *path, bool undo, const heft_allocator *alloc, bool *done, heft_error *err);
 
-/* Whether a name looks like that of a journal. */
-bool heft__edit_journal_is(const char *name);
 /* Whether the journal of this name in a folder is of no use to anybody, so that it may be removed: the file that it is named for
  * opens without it, and it is damaged or does not belong to it. `directory` is the same folder. */
 bool heft__edit_journal_useless(const heft__target_folder *folder, heft__directory *directory, const char *name,

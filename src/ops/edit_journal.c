@@ -94,17 +94,9 @@ heft_status heft__edit_journal_remove(const heft__edit_file *file, uint64_t inod
 
 /* ---- cleaning ---- */
 
-static const char edit_journal_start[] = ".heft-", edit_journal_end[] = ".journal";
-
-bool heft__edit_journal_is(const char *name) {
-    size_t len = strlen(name), ends = sizeof edit_journal_start + sizeof edit_journal_end - 2;
-    return len > ends && strncmp(name, edit_journal_start, sizeof edit_journal_start - 1) == 0 &&
-           strcmp(name + len - (sizeof edit_journal_end - 1), edit_journal_end) == 0;
-}
-
 /* Whether a file opens by its own header. */
 static bool journal_file_is_whole(heft_source *source, const heft_allocator *alloc) {
-    heft__scan_options options = {.max_header_nbytes = HEFT__MAX_HEADER_NBYTES};
+    heft__scan_options options = {.max_header_nbytes = HEFT__MAX_HEADER_NBYTES, .list_unknown_dtypes = true};
     heft__listing listing;
     heft__listing_init(&listing, alloc);
     bool whole = heft__scan(source, &options, &listing, NULL) == HEFT_OK;
@@ -134,10 +126,8 @@ bool heft__edit_journal_useless(const heft__target_folder *folder, heft__directo
     bool there;
     if (heft__target_folder_read(folder, name, EDIT_JOURNAL_MAX, alloc, &data, &nbytes, &there, NULL) != HEFT_OK) return false;
     bool whole = there && heft__journal_parse(data, nbytes, &journal, &why);
-    size_t len = strlen(name) - (sizeof edit_journal_start + sizeof edit_journal_end - 2);
+    heft__journal_base(name, base);
     if (whole) memcpy(base, journal.name, sizeof base);
-    else memcpy(base, name + sizeof edit_journal_start - 1, len);
-    if (!whole) base[len] = 0;
     heft__target_journal_name(again, base); /* of a name that was cut only a whole journal tells it all */
     bool useless = there && strcmp(again, name) == 0 && !heft__path_component_fault(base, strlen(base)) &&
                    heft__directory_source(directory, base, false, 0, &source, NULL) == HEFT_OK &&

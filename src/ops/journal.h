@@ -36,6 +36,12 @@ heft__journal_fit heft__journal_judge(const heft__journal *journal, uint64_t fil
 /* Whether the writer lives, or is this process. */
 bool heft__journal_is_written(const heft__journal *journal);
 
+/* Whether a name looks like that of a journal, and what stands in it: the name of the file, where that was not too long. */
+bool heft__journal_is(const char *name);
+void heft__journal_base(const char *name, char out[HEFT__JOURNAL_NAME]);
+/* Reports journals in the folder of a resolution that belong to no file of the name that they were made for. (check_journals.c) */
+void heft__check_journals(const heft__resolution *resolution, heft_report *report);
+
 /* ---- opening (journal_open.c) ---- */
 
 /* Where the file of a source lies: `name` in `directory`, or a path. */

@@ -186,7 +186,7 @@ static heft_status resume_clean(const heft__target_folder *folder, heft__directo
     heft_status status = heft__directory_list(directory, &arena, &entries, &nentries, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
-        if (heft__edit_journal_is(name)) {
+        if (heft__journal_is(name)) {
             if (!heft__edit_journal_useless(folder, directory, name, &change->alloc)) continue;
         } else {
             if (!heft__target_temp_is(name) || resume_listed(change, name)) continue;

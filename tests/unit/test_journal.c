@@ -248,6 +248,63 @@ static void every_way_in(void **state) {
     free(index);
 }
 
+/* The orphans that a check of a folder finds, which must be so many; the text of the last one. */
+static const char *orphans(const char *folder, int wanted) {
+    static heft_error fault;
+    heft_report *report;
+    heft_severity severity;
+    int n = 0;
+    heft_error err, one;
+    if (heft_check(folder, NULL, &report, &err)) fail_msg("%s", err.message);
+    for (uint64_t i = 0; i < heft_report_count(report); i++) {
+        assert_int_equal(heft_report_get(report, i, &severity, &one, NULL), HEFT_OK);
+        if (one.fault != HEFT_FAULT_JOURNAL_ORPHAN) continue;
+        assert_int_equal(severity, HEFT_SEVERITY_WARNING);
+        fault = one;
+        n++;
+    }
+    assert_int_equal(n, wanted);
+    heft_report_free(report);
+    return fault.message;
+}
+
+/* A file that was renamed while its edit had not ended is found by what it is. */
+static void renamed_files(void **state) {
+    (void)state;
+    char *path = strdup(edit_make("renamed/x.safetensors")), *folder = strdup(test_path("renamed"));
+    char *journal = strdup(put_journal(path)), *other = strdup(test_path("renamed/y.safetensors"));
+    heft_error err;
+    bool done;
+    orphans(folder, 0);
+    for (int torn = 0; torn < 3; torn++) { /* not begun, torn, whole */
+        if (torn) overwrite(path, edit_bytes('2'), torn == 1 ? 1024 : EDIT_HEADER);
+        assert_int_equal(rename(path, other), 0);
+        const char *text = orphans(folder, 1);
+        if (!strstr(text, "\"x.safetensors\"") || !strstr(text, "\"y.safetensors\" now")) fail_msg("%s", text);
+        assert_int_equal(rename(other, path), 0);
+        orphans(folder, 0);
+    }
+    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_OK);
+    orphans(folder, 0);
+    edit_make("renamed/x.safetensors");
+    put_journal(path);
+    assert_int_equal(unlink(path), 0); /* gone, and another file is there, of the same size */
+    edit_make("renamed/z.safetensors");
+    overwrite(test_path("renamed/z.safetensors"), (const uint8_t *)"\xA8\x06\0\0\0\0\0\0{ ", 10);
+    assert_non_null(strstr(orphans(folder, 1), "no such file is there"));
+    size_t n;
+    uint8_t *bytes = test_slurp(journal, &n);
+    test_write("renamed/.heft-x.safetensors.journal", bytes, n - 1); /* and it is damaged */
+    assert_non_null(strstr(orphans(folder, 1), "\"x.safetensors\""));
+    test_write("renamed/.heft-.journal", bytes, n); /* no name of a journal */
+    orphans(folder, 1);
+    free(bytes);
+    free(path);
+    free(folder);
+    free(journal);
+    free(other);
+}
+
 static void long_names(void **state) {
     (void)state;
     heft_error err;
@@ -297,6 +354,7 @@ int main(void) {
         cmocka_unit_test(journals_of_other_files),
         cmocka_unit_test(damaged_and_unreadable_journals),
         cmocka_unit_test(every_way_in),
+        cmocka_unit_test(renamed_files),
         cmocka_unit_test(long_names),
         cmocka_unit_test(every_allocation_can_fail),
     };
