@@ -250,6 +250,10 @@ const char *cli_fault_cause(heft_fault fault);
 const char *cli_fault_next(heft_fault fault);
 /* Appends it with the path put in; nothing for NULL. */
 void cli_text_advice(cli_text *text, const char *advice, const char *path);
+/* What {path} of an advice is: the path that was given, or the file that is laid over it if that is at fault (overlays.c). */
+const char *cli_advised_path(const char *path, const heft_error *err);
+/* The arguments of the command that begins; NULL: it has ended. */
+void cli_overlays_given(const cli_args *args);
 
 /* ---- folding numbered names (fold.c) ----------------------------------------------------------------------------- */
 

@@ -98,10 +98,10 @@ static void check_where(check_state *s, const heft_error *fault, bool first) {
     else s->line.len = start;
 }
 
-static void check_advice(check_state *s, const char *label, const char *advice) {
+static void check_advice(check_state *s, const heft_error *fault, const char *label, const char *advice) {
     if (!advice) return;
     check_label(s, label);
-    cli_text_advice(&s->line, advice, s->path);
+    cli_text_advice(&s->line, advice, cli_advised_path(s->path, fault));
     cli_print(&s->line);
 }
 
@@ -111,8 +111,8 @@ static void check_fault(check_state *s, const heft_error *fault, bool first) {
     check_message(s, fault);
     check_where(s, fault, first);
     if (fault->fault < HEFT_FAULT_COUNT && s->advised[fault->fault]) return;
-    check_advice(s, "cause:", cli_fault_cause(fault->fault));
-    check_advice(s, "next:", cli_fault_next(fault->fault));
+    check_advice(s, fault, "cause:", cli_fault_cause(fault->fault));
+    check_advice(s, fault, "next:", cli_fault_next(fault->fault));
     if (fault->fault < HEFT_FAULT_COUNT) s->advised[fault->fault] = true;
 }
 

@@ -73,7 +73,7 @@ void cli_json_fault(heft__json_out *json, heft_severity severity, const heft_err
         cli_text text = {0};
         heft__json_out_key(json, more[i].key, SIZE_MAX);
         if (more[i].advice) {
-            cli_text_advice(&text, more[i].advice, path);
+            cli_text_advice(&text, more[i].advice, cli_advised_path(path, fault));
             heft__json_out_string(json, text.data, text.len);
         } else {
             heft__json_out_null(json);

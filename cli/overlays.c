@@ -6,6 +6,21 @@
 /* Replacements that a screen shows one by one. */
 #define OVERLAYS_SHOWN 20
 
+static const cli_args *overlays_args; /* of the command that runs */
+
+void cli_overlays_given(const cli_args *args) {
+    overlays_args = args;
+}
+
+const char *cli_advised_path(const char *path, const heft_error *err) {
+    const cli_args *args = overlays_args;
+    if (!args || !*err->file) return path;
+    for (size_t i = 0; i < args->overlay.n; i++)
+        if (strcmp(args->overlay.items[i], err->file) == 0) return err->file;
+    bool atlas = args->preset == CLI_PRESET_ATLAS && strcmp(cli_base_name(err->file), "extra_weights.safetensors") == 0;
+    return atlas ? err->file : path;
+}
+
 static uint64_t overlays_replaced(const heft_archive *archive) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < heft_archive_file_count(archive); i++) {

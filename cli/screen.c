@@ -126,7 +126,7 @@ int cli_fail(const char *path, const heft_error *err) {
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         if (!more[i].advice || elsewhere) continue;
         line.len = 0;
-        cli_text_advice(&line, more[i].advice, path);
+        cli_text_advice(&line, more[i].advice, cli_advised_path(path, err));
         fprintf(stderr, "  %s: %.*s\n", more[i].label, (int)line.len, line.data);
     }
     cli_text_free(&line);

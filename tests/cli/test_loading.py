@@ -188,6 +188,10 @@ class Filters(Base):
         self.heft("copy", "--overlay", "over/extra_weights.safetensors", "over", "merged.safetensors")
         listed = json.loads(self.heft("ls", "--json", "merged.safetensors").stdout)["tensors"]
         self.assertEqual({t["name"] for t in listed}, set(self.table) | set(fresh))
+        for name, args in (("long.safetensors", ("--overlay", "long.safetensors")),
+                           ("over/extra_weights.safetensors", ("--preset", "atlas"))):
+            self.maker.put(name, make_inputs.tensors(fresh) + b"more")
+            self.refused(*args, "over", code=4, says="heft edit --trim %s;" % name) # the file at fault, not the checkpoint
 
 
 class Options(Base):
