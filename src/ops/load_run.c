@@ -119,11 +119,11 @@ static void load_run_drop(const heft__load_work *work) {
     }
 }
 
-/* Bytes that are asked for ahead of the readers. */
+/* Bytes that are asked for ahead of the readers: never a whole file, which could push its own head out of the cache. */
 static uint64_t load_run_window(const heft__load_work *work) {
-    uint64_t most = UINT64_C(1) << 30, have = work->memory.free_nbytes;
+    uint64_t most = UINT64_C(1) << 30, have = work->memory.free_nbytes, limit = work->load->options.memory_limit_nbytes;
     if (have != HEFT_NONE && have / 4 < most) most = have / 4;
-    return most;
+    return limit && limit < most ? limit : most;
 }
 
 /* ---- memory ---- */

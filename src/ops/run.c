@@ -222,8 +222,11 @@ static bool run_nest_bits(const void *ctx, heft__task *task, heft_status *status
 /* By heft__plan_step, PLAIN left out. */
 static const heft__step run_steps[] = {run_scatter, run_gather, run_nest_scatter, run_nest_gather, run_nest_bits};
 
-static bool run_asks(const heft__running *run, uint32_t source) {
-    return run->ahead_local || run->plan->sources[source].reason == HEFT_REASON_NETWORK;
+static bool run_asks(const heft__running *run, uint32_t number) {
+    const heft__plan_source *source = &run->plan->sources[number];
+    heft__fs_class fs_class = source->facts.fs_class;
+    bool far = fs_class == HEFT__FS_NETWORK || fs_class == HEFT__FS_USER_SPACE;
+    return source->path == HEFT_PATH_BUFFERED && (far || run->ahead_local);
 }
 
 /* Asks for the pages of blocks up to `ahead` beyond the one that begins now. Each is asked for once, by whoever comes.
@@ -335,6 +338,12 @@ static heft_status run_open_direct(heft__channel *channel, const heft__plan_sour
     return status;
 }
 
+/* A file that is brought in whole, from front to back. */
+static bool run_in_order(const heft_plan *plan, const heft__plan_mapping *mapping) {
+    const heft__plan_source *source = &plan->sources[mapping->source];
+    return source->touch && mapping->nbytes >= source->source->size;
+}
+
 static heft_status run_open_channels(heft__running *run, heft_error *err) {
     const heft_plan *plan = run->plan;
     uint64_t nbytes = (plan->nsources + plan->nmappings) * sizeof *run->channels;
@@ -356,15 +365,19 @@ static heft_status run_open_channels(heft__running *run, heft_error *err) {
         heft__channel *channel = &run->channels[plan->nsources + i];
         channel->source = plan->sources[plan->mappings[i].source].source;
         channel->mapping = run->mappings[i];
+        if (run_in_order(plan, &plan->mappings[i])) heft__mapping_advise(channel->mapping, HEFT__ADVICE_IN_ORDER);
     }
     return status;
 }
 
 void heft__run_free(heft__running *run) {
+    const heft_plan *plan = run->plan;
     if (!run->channels) return;
     for (uint32_t i = 0; i < run->nchannels; i++)
         if (run->channels[i].direct_fd >= 0) heft__source_direct_close(run->channels[i].direct_fd);
-    heft__free(&run->plan->alloc, run->channels, run->nchannels * sizeof *run->channels);
+    for (uint32_t i = 0; i < plan->nmappings; i++) /* whoever has it now reads it as he likes */
+        if (run_in_order(plan, &plan->mappings[i])) heft__mapping_advise(run->mappings[i], HEFT__ADVICE_NORMAL);
+    heft__free(&plan->alloc, run->channels, run->nchannels * sizeof *run->channels);
     run->channels = NULL;
 }
 

@@ -94,7 +94,7 @@ int heft__mapping_touch(heft__mapping *mapping, uint64_t offset, uint64_t nbytes
     size_t lead = first % heft__os_page_size();
     uint8_t *at = (uint8_t *)mapping->base + (first - lead);
     if (hint) {
-        (void)sys->will_need(at, lead + (size_t)nbytes);
+        (void)sys->advise_map(at, lead + (size_t)nbytes, HEFT__ADVICE_WANTED);
         return 0;
     }
     int result;
@@ -109,4 +109,10 @@ int heft__mapping_touch(heft__mapping *mapping, uint64_t offset, uint64_t nbytes
     if (result != 0 || now.identity.size >= offset + nbytes) return EIO;
     *got = now.identity.size > offset ? now.identity.size - offset : 0;
     return EFAULT;
+}
+
+void heft__mapping_advise(heft__mapping *mapping, heft__advice advice) {
+    int saved = errno;
+    if (mapping->base) (void)heft__source_sys_get()->advise_map(mapping->base, mapping->base_nbytes, advice);
+    errno = saved;
 }

@@ -99,6 +99,15 @@ typedef struct heft__file_status {
     uint32_t mode; /* st_mode */
 } heft__file_status;
 
+/* What is said about pages of a file or of a mapping. */
+typedef enum heft__advice {
+    HEFT__ADVICE_NORMAL,   /* nothing is known any more */
+    HEFT__ADVICE_WANTED,   /* will be read soon */
+    HEFT__ADVICE_IN_ORDER, /* will be read from front to back */
+    HEFT__ADVICE_AS_ASKED, /* what is asked for is all that is wanted: nothing is to be read ahead of it */
+    HEFT__ADVICE_UNWANTED  /* clean pages of it may go */
+} heft__advice;
+
 /* The system calls of file sources, replaceable by tests (one atomic pointer; never set outside of tests): copy what
  * heft__source_sys_get gives, change a member, replace. All fail with a negative result or NULL, and errno. */
 typedef struct heft__source_sys {
@@ -111,7 +120,8 @@ typedef struct heft__source_sys {
     const heft_allocator *alloc; /* of new sources and folders */
     int64_t (*preadv_flags)(int fd, const heft__vec *vec, size_t nvec, uint64_t offset, int flags); /* preadv2, or NULL */
     int (*populate)(void *at, size_t nbytes);  /* MADV_POPULATE_READ */
-    int (*will_need)(void *at, size_t nbytes); /* MADV_WILLNEED */
+    int (*advise)(int fd, uint64_t offset, uint64_t nbytes, heft__advice advice); /* posix_fadvise */
+    int (*advise_map)(void *at, size_t nbytes, heft__advice advice);              /* madvise */
     /* Of io_uring, whose calls do not pass here; NULL but in tests. The errno with which it is refused, or 0; what a request
      * of fd gave, as a test wants it: no more bytes than `result`. */
     int (*ring_refused)(void);
@@ -146,6 +156,8 @@ heft_status heft__map_file(heft_source *source, uint64_t offset, uint64_t nbytes
  * EIO and others: they cannot be read; ENOSYS or EINVAL: the system has no such call. With `hint` they are only asked for,
  * which proves nothing and never fails. */
 int heft__mapping_touch(heft__mapping *mapping, uint64_t offset, uint64_t nbytes, bool hint, uint64_t *got);
+/* A hint about all of its pages, which cannot fail anything. */
+void heft__mapping_advise(heft__mapping *mapping, heft__advice advice);
 
 /* ---- folders (directory.c) ---- */
 typedef struct heft__directory heft__directory;

@@ -2,19 +2,17 @@
 #include "source/source_advise.h"
 
 #include <errno.h>
-#include <fcntl.h>
+
+/* Linux brings in no more of one request than the device takes at once, and most take so much. */
+#define ADVISE_WANTED (UINT64_C(512) << 10)
 
 void heft__source_advise(heft_source *source, uint64_t offset, uint64_t nbytes, heft__advice advice) {
     heft_source *base = heft__source_base(source);
     if (base->fd < 0 || nbytes == 0) return;
-#if defined(POSIX_FADV_WILLNEED)
+    const heft__source_sys *sys = heft__source_sys_get();
+    uint64_t piece = advice == HEFT__ADVICE_WANTED ? ADVISE_WANTED : nbytes;
     int saved = errno;
-    (void)posix_fadvise(base->fd, (off_t)(source->window_offset + offset), (off_t)nbytes,
-                        advice == HEFT__ADVICE_WANTED     ? POSIX_FADV_WILLNEED
-                        : advice == HEFT__ADVICE_IN_ORDER ? POSIX_FADV_SEQUENTIAL
-                                                          : POSIX_FADV_DONTNEED);
+    for (uint64_t at = 0; at < nbytes; at += piece)
+        (void)sys->advise(base->fd, source->window_offset + offset + at, nbytes - at < piece ? nbytes - at : piece, advice);
     errno = saved;
-#else
-    (void)offset, (void)advice;
-#endif
 }

@@ -78,13 +78,32 @@ static int sys_populate(void *at, size_t nbytes) {
 #endif
 }
 
-static int sys_will_need(void *at, size_t nbytes) {
-    return madvise(at, nbytes, MADV_WILLNEED);
+static int sys_advise(int fd, uint64_t offset, uint64_t nbytes, heft__advice advice) {
+#if defined(POSIX_FADV_NORMAL)
+    static const int words[] = {[HEFT__ADVICE_NORMAL] = POSIX_FADV_NORMAL,
+                                [HEFT__ADVICE_WANTED] = POSIX_FADV_WILLNEED,
+                                [HEFT__ADVICE_IN_ORDER] = POSIX_FADV_SEQUENTIAL,
+                                [HEFT__ADVICE_AS_ASKED] = POSIX_FADV_RANDOM,
+                                [HEFT__ADVICE_UNWANTED] = POSIX_FADV_DONTNEED};
+    errno = posix_fadvise(fd, (off_t)offset, (off_t)nbytes, words[advice]);
+    return errno ? -1 : 0;
+#else
+    (void)fd, (void)offset, (void)nbytes, (void)advice;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+/* Never MADV_RANDOM: pages would come one by one. */
+static int sys_advise_map(void *at, size_t nbytes, heft__advice advice) {
+    return madvise(at, nbytes, advice == HEFT__ADVICE_WANTED     ? MADV_WILLNEED
+                               : advice == HEFT__ADVICE_IN_ORDER ? MADV_SEQUENTIAL
+                                                                 : MADV_NORMAL);
 }
 
 static const heft__source_sys sys_real = {sys_open, sys_stat, sys_pread, SYS_PREADV, sys_map, false,
-                                          &heft__default_allocator, SYS_PREADV_FLAGS, sys_populate, sys_will_need,
-                                          NULL, NULL};
+                                          &heft__default_allocator, SYS_PREADV_FLAGS, sys_populate, sys_advise,
+                                          sys_advise_map, NULL, NULL};
 static _Atomic(const heft__source_sys *) sys_now = &sys_real;
 
 const heft__source_sys *heft__source_sys_get(void) {

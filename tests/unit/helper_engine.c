@@ -96,9 +96,21 @@ static int faults_populate(void *at, size_t nbytes) {
     return -1;
 }
 
-static int faults_will_need(void *at, size_t nbytes) {
-    faults->hints++;
-    return real->will_need(at, nbytes);
+static int faults_advise(int fd, uint64_t offset, uint64_t nbytes, heft__advice advice) {
+    uint64_t i = faults->nadvices++;
+    if (i < TEST_ADVICES) faults->advices[i] = (test_advice){advice, false, offset, nbytes, faults->nbytes};
+    if (!faults->advise_errno) return real->advise(fd, offset, nbytes, advice);
+    errno = faults->advise_errno;
+    return -1;
+}
+
+static int faults_advise_map(void *at, size_t nbytes, heft__advice advice) {
+    faults->hints += advice == HEFT__ADVICE_WANTED;
+    uint64_t i = faults->nadvices++;
+    if (i < TEST_ADVICES) faults->advices[i] = (test_advice){advice, true, 0, nbytes, faults->nbytes};
+    if (!faults->advise_errno) return real->advise_map(at, nbytes, advice);
+    errno = faults->advise_errno;
+    return -1;
 }
 
 void test_faults_install(test_faults *now) {
@@ -112,7 +124,8 @@ void test_faults_install(test_faults *now) {
     if (real->preadv_flags) sys.preadv_flags = faults_preadv_flags;
     sys.open = faults_open;
     sys.populate = faults_populate;
-    sys.will_need = faults_will_need;
+    sys.advise = faults_advise;
+    sys.advise_map = faults_advise_map;
     sys.ring_refused = faults_ring_refused;
     sys.ring_result = faults_ring_result;
     heft__source_sys_replace(&sys);

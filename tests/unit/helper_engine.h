@@ -6,6 +6,15 @@
 
 #include "engine/engine.h"
 
+/* A hint that was given. */
+enum { TEST_ADVICES = 256 };
+typedef struct test_advice {
+    heft__advice advice;
+    bool mapping;
+    uint64_t offset, nbytes;
+    uint64_t delivered; /* by reads before it */
+} test_advice;
+
 /* What becomes of reads; counts from 1, 0: none. */
 typedef struct test_faults {
     size_t most;          /* bytes of one read */
@@ -21,7 +30,10 @@ typedef struct test_faults {
     int open_errno;       /* direct opens by /proc fail with this ... */
     int path_errno;       /* ... and those by path with this */
     int populate_errno;   /* MADV_POPULATE_READ fails with this */
+    int advise_errno;     /* hints fail with this */
     _Atomic uint64_t calls, direct_calls, drop_calls, nbytes, hints; /* nbytes: that were delivered */
+    _Atomic uint64_t nadvices;
+    test_advice advices[TEST_ADVICES]; /* the first ones */
 } test_faults;
 
 /* From now on all reads of sources pass here, those of io_uring too. `faults` must stay; NULL: no more. */
