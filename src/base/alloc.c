@@ -102,13 +102,14 @@ void *heft__arena_alloc(heft__arena *arena, uint64_t nbytes, size_t align) {
         return p;
     }
     uint64_t size = arena->chunks ? arena->chunks->nbytes * 2 : ARENA_FIRST, wanted;
-    if (size > ARENA_MOST) size = ARENA_MOST;
+    if (size > ARENA_MOST) size = arena->nbytes < HEFT__HUGE_MIN ? ARENA_MOST : HEFT__HUGE_MIN;
     if (!heft__add_u64(nbytes, ARENA_HEAD, &wanted)) return NULL;
     /* A large block gets a chunk of its own and the present one stays in use: at most a quarter of a chunk is lost. */
     bool own = wanted > size / 4;
     heft__arena_chunk *chunk = heft__alloc(&arena->alloc, own ? wanted : size);
     if (!chunk) return NULL;
     chunk->nbytes = own ? wanted : size;
+    arena->nbytes += chunk->nbytes;
     uint8_t *first = (uint8_t *)chunk + ARENA_HEAD;
     if (own && arena->chunks) {
         chunk->next = arena->chunks->next;
@@ -131,9 +132,7 @@ char *heft__arena_text(heft__arena *arena, const char *text, size_t len) {
 }
 
 uint64_t heft__arena_nbytes(const heft__arena *arena) {
-    uint64_t sum = 0;
-    for (const heft__arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next) sum += chunk->nbytes;
-    return sum;
+    return arena->nbytes;
 }
 
 void heft__arena_free(heft__arena *arena) {
@@ -143,4 +142,5 @@ void heft__arena_free(heft__arena *arena) {
     }
     arena->chunks = NULL;
     arena->at = arena->end = NULL;
+    arena->nbytes = 0;
 }

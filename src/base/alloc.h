@@ -27,12 +27,13 @@ bool heft__grow(const heft_allocator *a, void **array, uint64_t *capacity, uint6
 /* A copy of `len` bytes with a NUL after them; free with heft__free(a, p, len + 1). */
 char *heft__strdup_len(const heft_allocator *a, const char *text, size_t len);
 
-/* ---- arena: many small blocks that go at once. Not thread-safe. ---- */
+/* ---- arena: many small blocks that go at once; beyond HEFT__HUGE_MIN of them in huge pages. Not thread-safe. ---- */
 typedef struct heft__arena_chunk heft__arena_chunk;
 typedef struct heft__arena {
     heft_allocator alloc;
     heft__arena_chunk *chunks;
     uint8_t *at, *end;
+    uint64_t nbytes; /* of all chunks */
 } heft__arena;
 
 void heft__arena_init(heft__arena *arena, const heft_allocator *alloc);
