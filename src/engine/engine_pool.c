@@ -172,6 +172,7 @@ static heft_status pool_close(heft__engine *engine, heft__engine_result *result,
     heft__engine_stop(engine, HEFT__STOP_CLOSE);
     pool_wake(pool);
     uint32_t workers = heft__crew_join(pool->crew);
+    if (workers > pool->active) workers = pool->active; /* the others were never let in */
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->more);
     pthread_cond_destroy(&pool->ended);

@@ -211,6 +211,7 @@ static void workers_are_let_in_where_the_way_is_long(void **state) {
         assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
         assert_memory_equal(got, bytes, sizeof bytes);
         assert_true(atomic_load(&far.most) <= rows[i].most);
+        assert_int_equal(result.workers, rows[i].most); /* it is told how many there were in the end */
         if (rows[i].wait > 200000) assert_int_equal(atomic_load(&far.most), rows[i].most); /* they all wait at once */
         heft_source_unref(w.channel.source);
     }
