@@ -323,9 +323,35 @@ HEFT_API heft_status heft_load(const heft_archive *archive, const heft_load_opti
 
 /* Brings the kept bytes of a plan into the page cache, for programs that are not heft's, and holds none of them: what is
  * resident is not read, the next shard is read ahead and not the whole set, and it stops with LIMIT when free memory would
- * fall below the plan's reserve. Sources without a file have nothing to warm.
+ * fall below the plan's reserve. Everything that is brought in is counted against that: while it goes on the system is told to
+ * read nothing ahead by itself, where it can be told (posix_fadvise). Sources without a file have nothing to warm.
  * Errors and thread rule: as heft_load_run. */
 HEFT_API heft_status heft_warm(heft_load_plan *plan, heft_load_stats *stats, heft_error *err);
+
+/* The same on a thread of its own, while the program goes on. */
+typedef struct heft_warmer heft_warmer;
+
+/* Begins. The plan is the warmer's until that is freed; `progress` of its options is called on threads of the warmer.
+ * Errors: OUT_OF_MEMORY; those of warming itself come from heft_warmer_wait.
+ * Thread rule: one thread per plan. */
+HEFT_API heft_status heft_warmer_start(heft_load_plan *plan, heft_warmer **out, heft_error *err);
+
+/* True while it goes on. *done_nbytes of *total_nbytes (either may be NULL) have been looked at by then.
+ * Thread rule: any thread. */
+HEFT_API bool heft_warmer_poll(heft_warmer *warmer, uint64_t *done_nbytes, uint64_t *total_nbytes);
+
+/* Asks it to stop: it ends as CANCELLED, within one block of each worker, or it has ended before. NULL does nothing.
+ * Thread rule: any thread. */
+HEFT_API void heft_warmer_cancel(heft_warmer *warmer);
+
+/* Waits for the end and gives the result, as often as it is asked.
+ * Errors: as heft_warm.
+ * Thread rule: one thread per warmer. */
+HEFT_API heft_status heft_warmer_wait(heft_warmer *warmer, heft_load_stats *stats, heft_error *err);
+
+/* Stops it if it goes on, and frees it. NULL does nothing.
+ * Thread rule: one thread per warmer. */
+HEFT_API void heft_warmer_free(heft_warmer *warmer);
 
 /* ---- tensors in memory ------------------------------------------------------------------------------------------- */
 

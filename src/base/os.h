@@ -59,8 +59,9 @@ void heft__os_allow_files(void);
 /* Page faults of this process so far: without and with a read. 0 when unknown. */
 void heft__os_faults(uint64_t *minor, uint64_t *major);
 /* Takes the lock of that name of this user on this machine (a file in $XDG_RUNTIME_DIR, else /tmp), waiting for whoever has
- * it: a number for heft__os_unlock, or -1 where no lock can be had. It goes with the process. */
-int heft__os_lock(const char *name);
+ * it until `stop` (NULL: never) says to give up: a number for heft__os_unlock, or -1 where no lock can be had. It goes with the
+ * process. */
+int heft__os_lock(const char *name, bool (*stop)(void *ctx), void *ctx);
 void heft__os_unlock(int lock);
 
 /* ---- os_terminal.c ---- */

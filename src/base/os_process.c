@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 void heft__os_faults(uint64_t *minor, uint64_t *major) {
@@ -20,7 +21,7 @@ void heft__os_faults(uint64_t *minor, uint64_t *major) {
 
 /* A folder that belongs to this user alone is best; in /tmp the name holds the user, and a file of somebody else's is
  * no lock of ours. */
-int heft__os_lock(const char *name) {
+int heft__os_lock(const char *name, bool (*stop)(void *ctx), void *ctx) {
     char path[512];
     const char *folder = getenv("XDG_RUNTIME_DIR");
     int n = folder && folder[0] == '/'
@@ -33,12 +34,18 @@ int heft__os_lock(const char *name) {
         close(fd);
         return -1;
     }
-    int locked = -1;
-    do locked = fd < 0 ? 0 : flock(fd, LOCK_EX);
-    while (locked != 0 && errno == EINTR);
-    if (locked == 0) return fd;
-    close(fd);
-    return -1;
+    if (fd < 0) return -1;
+    while (flock(fd, stop ? LOCK_EX | LOCK_NB : LOCK_EX) != 0) {
+        const struct timespec pause = {0, 20000000};
+        int code = errno;
+        if (code == EWOULDBLOCK && stop && !stop(ctx)) {
+            nanosleep(&pause, NULL);
+        } else if (code != EINTR) {
+            close(fd);
+            return -1;
+        }
+    }
+    return fd;
 }
 
 void heft__os_unlock(int lock) {

@@ -43,6 +43,15 @@ void heft__load_release(heft__load_work *work);
 /* Copies to the caller's struct, minding its struct_size, with what samples have read, which is told once; NULL: nobody asks. */
 void heft__load_tell(const heft__load_work *work, heft_load_stats *out);
 
+/* Who looks on while pages are brought in. */
+typedef struct heft__warm_watch {
+    int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes); /* as in heft_load_options; NULL: nobody */
+    bool (*stop)(void *ctx); /* ends also the wait for another warmer; NULL: nobody can */
+    void *ctx;
+} heft__warm_watch;
+/* heft_warm (load_warm.c). */
+heft_status heft__warm(heft_load_plan *plan, const heft__warm_watch *watch, heft_load_stats *stats, heft_error *err);
+
 /* What is known of a tensor that lies at `data`. */
 void heft__load_describe(const heft_load_plan *load, uint64_t id, uint8_t *data, heft_loaded *out);
 

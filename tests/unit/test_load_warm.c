@@ -1,3 +1,4 @@
+/* label: quick threads */
 /* Warming: what is kept comes into the page cache and nothing else, once, within a budget, one warmer after another. */
 #include "helper_files.h"
 #include "helper_load.h"
@@ -82,6 +83,9 @@ static void test_budget(void **state) {
         assert_int_equal(warm(archive, &o, &stats), HEFT_LIMIT);
         assert_true(stats.requested_nbytes <= 5 << 20);
         assert_non_null(strstr(err.message, "stay free"));
+        /* No more came than was counted, but for what opening the file has brought in. */
+        uint64_t there = resident(archive, 1 << 20, nbytes - (2 << 20));
+        assert_true(there <= 6 << 20);
     }
     heft_archive_unref(archive);
 }
@@ -114,7 +118,7 @@ static void test_lock(void **state) {
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
     if (child == 0) {
-        int lock = heft__os_lock("heft-warm");
+        int lock = heft__os_lock("heft-warm", NULL, NULL);
         struct timespec t = {0, 200000000};
         (void)!write(ready[1], lock >= 0 ? "y" : "n", 1);
         nanosleep(&t, NULL);
@@ -134,7 +138,93 @@ static void test_lock(void **state) {
     close(ready[1]);
     assert_int_equal(setenv("XDG_RUNTIME_DIR", "/nowhere-at-all", 1), 0);
     OK(warm(archive, &o, NULL));
-    assert_int_equal(heft__os_lock("heft-warm"), -1);
+    assert_int_equal(heft__os_lock("heft-warm", NULL, NULL), -1);
+    assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
+    heft_archive_unref(archive);
+}
+
+/* ---- in the background ---- */
+
+static heft_load_plan *planned(const heft_archive *archive, heft_load_options *o) {
+    heft_load_plan *plan;
+    o->struct_size = sizeof *o;
+    OK(heft_load_plan_new(archive, o, &plan, &err));
+    return plan;
+}
+
+static int count_progress(void *ctx, uint64_t done, uint64_t total) {
+    (void)done, (void)total;
+    ++*(uint64_t *)ctx;
+    return 0;
+}
+
+/* It does what heft_warm does, and can be asked how far it is, waited for twice, or be left alone. */
+static void test_background(void **state) {
+    (void)state;
+    int fds = test_count_fds(), threads = test_count_threads();
+    heft_archive *archive = load_open(cold("background", 9 << 20));
+    uint64_t all = heft_source_size(heft_archive_source(archive, 0)), calls = 0, done, total;
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    heft_load_options o = {.progress = count_progress, .progress_ctx = &calls, .allocator = &t.alloc};
+    heft_load_plan *plan = planned(archive, &o);
+    heft_load_stats stats = {.struct_size = sizeof stats}, again = {.struct_size = sizeof again};
+    heft_warmer *warmer;
+    OK(heft_warmer_start(plan, &warmer, &err));
+    OK(heft_warmer_wait(warmer, &stats, &err));
+    assert_false(heft_warmer_poll(warmer, &done, &total));
+    assert_true(done == total && calls >= 2);
+    OK(heft_warmer_wait(warmer, &again, NULL));
+    assert_memory_equal(&stats, &again, sizeof stats);
+    heft_warmer_free(warmer);
+    uint64_t there = resident(archive, all / 10, all - all / 10);
+    if (there != HEFT_NONE) assert_true(there >= all - all / 10);
+    OK(heft_warmer_start(plan, &warmer, &err)); /* nobody waits */
+    heft_warmer_free(warmer);
+    heft_warmer_free(NULL);
+    heft_warmer_cancel(NULL);
+    assert_int_equal(heft_warmer_start(NULL, &warmer, &err), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_warmer_wait(NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
+    heft_load_plan_free(plan);
+    assert_true(t.live_blocks == 0);
+    heft_archive_unref(archive);
+    assert_int_equal(test_count_fds(), fds);
+    test_assert_threads(threads);
+}
+
+/* One that waits for another warmer can be told to stop, and what fails is told to whoever waits. */
+static void test_background_ends(void **state) {
+    (void)state;
+    heft_archive *archive = load_open(cold("ends", 24 << 20));
+    const char *folder = test_mkdir("locks2");
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    heft_load_options o = {.workers = 1};
+    heft_load_plan *plan = planned(archive, &o);
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    heft_warmer *warmer;
+    int lock = heft__os_lock("heft-warm", NULL, NULL);
+    assert_true(lock >= 0);
+    OK(heft_warmer_start(plan, &warmer, &err));
+    assert_true(heft_warmer_poll(warmer, NULL, NULL));
+    heft_warmer_cancel(warmer);
+    assert_int_equal(heft_warmer_wait(warmer, &stats, &err), HEFT_CANCELLED);
+    assert_int_equal(err.status, HEFT_CANCELLED);
+    assert_true(stats.requests == 0);
+    heft_warmer_free(warmer);
+    OK(heft_warmer_start(plan, &warmer, &err));
+    heft_warmer_free(warmer); /* the same */
+    heft__os_unlock(lock);
+    heft_load_plan_free(plan);
+    if (resident(archive, 1 << 20, 22 << 20) < 1 << 20) {
+        o = (heft_load_options){.free_nbytes = 6 << 20, .reserve_nbytes = 1 << 20, .workers = 1};
+        plan = planned(archive, &o);
+        OK(heft_warmer_start(plan, &warmer, &err));
+        assert_int_equal(heft_warmer_wait(warmer, &stats, &err), HEFT_LIMIT);
+        assert_non_null(strstr(err.message, "stay free"));
+        assert_true(stats.requested_nbytes <= 5 << 20);
+        heft_warmer_free(warmer);
+        heft_load_plan_free(plan);
+    }
     assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
     heft_archive_unref(archive);
 }
@@ -244,6 +334,8 @@ int main(void) {
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_background),
+        cmocka_unit_test(test_background_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
