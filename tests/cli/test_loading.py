@@ -218,6 +218,19 @@ class Options(Base):
         for command, option in (("warm", "--io"), ("bench", "--include"), ("plan", "--touch"), ("load", "--samples")):
             self.heft(command, option, "1", f, code=2)
 
+    def test_two_sets_behind_one_pattern(self):
+        for total in (2, 3):
+            for number in range(1, total + 1):
+                self.maker.put("twice/m-%05d-of-%05d.safetensors" % (number, total),
+                               make_inputs.tensors({"t%d" % number: ("F32", [2], None)}))
+        pattern = "twice/m-*.safetensors"
+        for command in LOADERS:
+            said = self.heft(command, pattern, code=4).stderr.decode()
+            self.assertIn("and no index says which one counts", said)
+            self.assertIn("next: name the files of one set alone: heft ls 'FOLDER/STEM-*-of-NNNNN.safetensors'", said)
+            self.assertNotIn(pattern + "'/", said) # no pattern of a pattern
+        self.heft("ls", "twice/m-*-of-00003.safetensors") # what is advised works
+
     def test_a_plan_that_does_not_fit_is_shown(self):
         found = self.plan("--limit", "1K", "served.safetensors", code=5)
         self.assertFalse(found["fits"])
@@ -364,6 +377,18 @@ class Screens(interplay.Terminals):
                      ("plan", "--json", "hostile.safetensors")):
             out = self.terminal(*args, env={"NO_COLOR": "1"}, columns=200)
             self.assertNotIn(b"\x1b", out, args)
+
+    def test_hostile_experts(self):
+        name = "m\x1b[31m.experts.%d.w\x07\n.weight"
+        self.maker.put("experts.safetensors", make_inputs.tensors({name % e: ("F32", [2], None) for e in range(6)}))
+        for more in ((), ("--strict",), ("--json",), ("--exclude", "\x1b[2J*"), ("--include", name % 9)):
+            for command in LOADERS:
+                done = subprocess.run([HEFT, command, "--ep-world", "4", "--experts", "3", *more, "experts.safetensors"],
+                                      cwd=self.top, env=ENV, capture_output=True, timeout=60)
+                self.assertIn(done.returncode, (0, 2, 3, 5), (command, more))
+                self.assertTrue(done.stderr or "--json" in more)
+                for byte in (b"\x1b", b"\x07"):
+                    self.assertNotIn(byte, done.stdout + done.stderr, (command, more))
 
     def test_short_work_has_no_bar(self):
         out = self.terminal("load", "bert")
