@@ -275,6 +275,70 @@ static void ranks_share_all_tensors(void **state) {
     }
 }
 
+/* ---- hostile names ---- */
+
+#define HOSTILE(...)                                                                                                   \
+    { .struct_size = sizeof(heft_filter), __VA_ARGS__ }
+#define HOSTILE_COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void assert_readable(const char *message) {
+    assert_true(*message);
+    for (const char *at = message; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7F) fail_msg("byte %d in a message: %s", *at, message);
+}
+
+/* Whatever names hold, and whichever rule speaks of them, a terminal gets text. */
+static void messages_escape_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"a\x1b[31m.experts.9.w\x1b[0m.weight", "a\x1b[31m.experts.0.w\x1b[0m.weight",
+                                        "a\n.experts.up\x07", "mtp.\x1b]0;title\x07", "embed\t\x7f"};
+    static const char *const hostile[] = {"\x1b[2J*", "\n"}, *const broken[] = {"\x1b[2J[a"}, *const all[] = {"embed*"};
+    static const char *const missing[] = {"embed\t\x1b"}, *const withheld[] = {"mtp.\x1b]0;title\x07"},
+                             *const remote[] = {"a\x1b[31m.experts.0.w\x1b[0m.weight"};
+    static const heft_tp_rule axis[] = {{"embed*", 7}}, uneven[] = {{"embed*", 0}};
+    static const heft_expert_id listed[] = {{3, 4}};
+    heft_archive *archive = named_archive(names, HOSTILE_COUNT(names));
+    const heft_filter cases[] = {
+        HOSTILE(.ep_world = 2, .num_experts = 3),
+        HOSTILE(.ep_world = 2, .ep_rank = 1, .num_experts = 1, .placement = HEFT_PLACEMENT_ROUND_ROBIN),
+        HOSTILE(.ep_world = 2),
+        HOSTILE(.experts = listed, .nexperts = 1),
+        HOSTILE(.include = hostile, .ninclude = 2, .exclude = hostile, .nexclude = 2, .defer = hostile, .ndefer = 2),
+        HOSTILE(.include = broken, .ninclude = 1),
+        HOSTILE(.demand = missing, .ndemand = 1),
+        HOSTILE(.skip_mtp = true, .demand = withheld, .ndemand = 1),
+        HOSTILE(.ep_world = 2, .ep_rank = 1, .num_experts = 10, .demand = remote, .ndemand = 1),
+        HOSTILE(.tp_world = 2, .tp_rules = axis, .ntp_rules = 1),
+        HOSTILE(.tp_world = 3, .tp_rules = uneven, .ntp_rules = 1),
+        HOSTILE(.exclude = all, .nexclude = 1),
+    };
+    for (size_t i = 0; i < HOSTILE_COUNT(cases); i++) {
+        heft_filter filter = cases[i];
+        heft_filter_result *result;
+        heft_error err;
+        for (int strict = 0; strict < 2; strict++) {
+            filter.strict = strict;
+            if (heft_filter_apply(archive, &filter, &result, &err) != HEFT_OK) {
+                assert_readable(err.message);
+                continue;
+            }
+            const heft_report *report = heft_filter_warnings(result);
+            for (uint64_t k = 0; k < heft_report_count(report); k++) {
+                heft_severity severity;
+                heft_error fault;
+                heft_report_get(report, k, &severity, &fault, NULL);
+                assert_readable(fault.message);
+            }
+            for (uint64_t id = 0; id < HOSTILE_COUNT(names); id++) {
+                heft_view view;
+                if (heft_filter_view(result, id, &view, &err) != HEFT_OK) assert_readable(err.message);
+            }
+            heft_filter_result_free(result);
+        }
+    }
+    heft_archive_unref(archive);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_the_table),
@@ -283,6 +347,7 @@ int main(void) {
         cmocka_unit_test(placements_of_the_table),
         cmocka_unit_test(each_expert_has_one_owner),
         cmocka_unit_test(ranks_share_all_tensors),
+        cmocka_unit_test(messages_escape_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "helper_load.h"
 #include "helper_random.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 static heft_error err;
@@ -27,13 +28,15 @@ typedef struct delivery {
     uint8_t *whole;    /* the bytes of all tensors, one after another */
     uint64_t *offsets; /* by id */
     _Atomic uint32_t *seen;
-    _Atomic uint64_t wrong, calls;
+    _Atomic uint64_t wrong, calls, elsewhere; /* elsewhere: calls on other threads than the caller's */
+    pthread_t caller;
     uint64_t stop_after; /* 0: never */
 } delivery;
 
 static void delivery_init(delivery *d, const heft_archive *archive) {
     uint64_t n = heft_archive_count(archive), nbytes = 0;
     memset(d, 0, sizeof *d);
+    d->caller = pthread_self();
     d->offsets = calloc(n, sizeof *d->offsets);
     d->seen = calloc(n, sizeof *d->seen);
     for (uint64_t id = 0; id < n; id++) {
@@ -59,6 +62,7 @@ static void delivery_end(delivery *d) {
 static int deliver(void *ctx, const heft_loaded *t) {
     delivery *d = ctx;
     d->seen[t->id]++;
+    d->elsewhere += !pthread_equal(pthread_self(), d->caller);
     if (!t->data || memcmp(t->data, d->whole + d->offsets[t->id], t->nbytes) != 0) d->wrong++;
     return ++d->calls == d->stop_after;
 }
@@ -80,6 +84,7 @@ static void test_each(void **state) {
             OK(heft_load_each(plan, deliver, &d, &stats, &err));
             for (uint64_t id = 0; id < n; id++) assert_int_equal(d.seen[id], 1);
             assert_true(d.wrong == 0 && stats.kept_nbytes > 0);
+            if (workers == 1) assert_true(d.elsewhere == 0 && stats.workers == 1); /* no thread was made */
             delivery_end(&d);
             heft_load_plan_free(plan);
         }
@@ -232,6 +237,51 @@ static void test_ring_limits(void **state) {
     heft_archive_unref(archive);
 }
 
+/* Whoever uses a place of a ring that he has released sees it, in builds for debugging: it is overwritten at once, all of it and
+ * nothing else. What no ring holds stays. */
+#if defined(NDEBUG)
+#define DEBUGGING false
+#else
+#define DEBUGGING true
+#endif
+
+static void test_released(void **state) {
+    (void)state;
+    enum { ITEMS = 6, NBYTES = 5000 };
+    static const uint64_t order[ITEMS] = {3, 0, 5, 1, 4, 2};
+    static uint8_t data[ITEMS][NBYTES];
+    test_tensor tensors[ITEMS];
+    char names[ITEMS][8];
+    for (int i = 0; i < ITEMS; i++) {
+        memset(data[i], i + 1, NBYTES);
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        tensors[i] = (test_tensor){names[i], "U8", "5000", data[i], NBYTES};
+    }
+    heft_archive *archive = load_open(test_write_safetensors("released.safetensors", tensors, ITEMS, NULL));
+    for (uint64_t ring = 0; ring <= 1 << 20; ring += 1 << 20)
+        for (heft_load_order by = HEFT_LOAD_ORDER_FILE; by <= HEFT_LOAD_ORDER_COMPLETION; by++) {
+            heft_load_options o = {.workers = 1};
+            heft_load_plan *plan = planned(archive, &o);
+            heft_load_iter *iter;
+            heft_loaded items[ITEMS];
+            bool released[ITEMS] = {false};
+            OK(heft_load_iter_new(plan, by, ring, &iter, &err));
+            for (int i = 0; i < ITEMS; i++) OK(heft_load_iter_next(iter, &items[i], &err));
+            for (int i = 0; i < ITEMS; i++) {
+                heft_load_iter_release(iter, &items[order[i]]);
+                released[order[i]] = true;
+                for (int k = 0; k < ITEMS; k++) {
+                    uint8_t want = (uint8_t)(items[k].name[1] - '0' + 1);
+                    if (DEBUGGING && ring && released[k]) want = 0xA5;
+                    for (int b = 0; b < NBYTES; b++) assert_int_equal(((uint8_t *)items[k].data)[b], want);
+                }
+            }
+            heft_load_iter_free(iter, NULL);
+            heft_load_plan_free(plan);
+        }
+    heft_archive_unref(archive);
+}
+
 /* What an iterator has read becomes weights that outlive it. */
 static void test_take(void **state) {
     (void)state;
@@ -293,6 +343,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each),       cmocka_unit_test(test_each_stops),  cmocka_unit_test(test_iterators),
         cmocka_unit_test(test_name_order), cmocka_unit_test(test_ring_limits), cmocka_unit_test(test_take),
+        cmocka_unit_test(test_released),
         cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "helper_files.h"
 #include "helper_load.h"
 
+#include "facts/facts.h"
 #include "source/source.h"
 
 #include <errno.h>
@@ -135,6 +136,72 @@ static void test_changing(void **state) {
     changing("replaced", act_replace, HEFT_OK, HEFT_FAULT_NONE); /* the open file is the old one, whole */
 }
 
+/* The same while a mapping is brought in: a byte that is gone is an error of the load and never a signal. */
+static int populate_trapped(void *at, size_t nbytes) {
+    if (++trap_calls == trap_at) trap_action();
+    return real_sys->populate(at, nbytes);
+}
+
+static int cold_cachestat(int fd, uint64_t offset, uint64_t nbytes, heft__cached_pages *out) {
+    (void)fd, (void)offset, (void)nbytes;
+    *out = (heft__cached_pages){0};
+    return 0;
+}
+
+static int local_file(int fd, uint32_t *magic) {
+    (void)fd;
+    *magic = 0xEF53;
+    return 0;
+}
+
+static void changing_mapped(const char *name, void (*action)(void), heft_status want, heft_fault fault) {
+    static heft__facts_sys facts;
+    snprintf(victim, sizeof victim, "%s/model-00001-of-00002.safetensors", load_set(name, 2, 12, 900000));
+    nap(20);
+    int fds = test_count_fds();
+    test_allocator t;
+    test_allocator_init(&t, 0);
+    heft_archive *archive = load_open(test_path(name));
+    heft_load_options o = {.struct_size = sizeof o, .io = HEFT_IO_MAP, .workers = 1, .allocator = &t.alloc};
+    heft_weights *w;
+    facts = *heft__facts_sys_get();
+    facts.cachestat = cold_cachestat; /* what is there need not be brought in */
+    facts.fs_type = local_file;
+    heft__facts_sys_replace(&facts);
+    trap(1, 0, action);
+    trap_calls = 0;
+    trap_sys.populate = populate_trapped;
+    trap_sys.pread = real_sys->pread;
+    trap_sys.preadv = real_sys->preadv;
+    heft_load_stats stats = {.struct_size = sizeof stats};
+    heft_status status = heft_load(archive, &o, &w, &stats, &err);
+    untrap();
+    heft__facts_sys_replace(NULL);
+    assert_true(trap_calls >= 1);
+    assert_int_equal(status, want);
+    if (status == HEFT_OK) {
+        heft_weights_unref(w);
+    } else {
+        assert_null(w);
+        assert_int_equal(err.fault, fault);
+        assert_string_equal(err.file, victim);
+        if (fault == HEFT_FAULT_TRUNCATED) assert_true(err.tensor[0] && err.offset <= 300000 && err.found < err.expected);
+    }
+    assert_true(t.live_blocks == 0);
+    heft_archive_unref(archive);
+    assert_int_equal(test_count_fds(), fds);
+}
+
+static void test_changing_mapped(void **state) {
+    (void)state;
+    if (heft_features() & HEFT_FEATURE_BIG_ENDIAN) return; /* it borrows nothing */
+    if (test_skip_emulated("populating mappings")) return;
+    changing_mapped("map_shrinks", act_shrink, HEFT_IO, HEFT_FAULT_TRUNCATED);
+    changing_mapped("map_grows", act_grow, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED);
+    changing_mapped("map_rewritten", act_rewrite, HEFT_MISMATCH, HEFT_FAULT_FILE_CHANGED);
+    changing_mapped("map_replaced", act_replace, HEFT_OK, HEFT_FAULT_NONE);
+}
+
 /* What is borrowed and what is read later is compared with the file that was opened, too. */
 static void test_changed_before(void **state) {
     (void)state;
@@ -217,6 +284,13 @@ static void test_eio(void **state) {
     (void)state;
     heft_archive *archive = load_open(load_set("eio", 2, 20, 900000));
     int fds = test_count_fds();
+    heft_load_options far = small_blocks(2);
+    heft_weights *none;
+    trap(7, ESTALE, NULL); /* a network file that is gone: no other way is tried */
+    assert_int_equal(heft_load(archive, &far, &none, NULL, &err), HEFT_IO);
+    untrap();
+    assert_true(err.sys_errno == ESTALE && err.tensor[0] && err.file[0] && err.offset != HEFT_NONE);
+    assert_non_null(strstr(err.message, "stale"));
     for (uint32_t workers = 1; workers <= 8; workers += 7)
         for (uint64_t k = 1;; k++) {
             test_allocator t;
@@ -414,6 +488,10 @@ static heft_status job_each(const heft_allocator *alloc, heft_error *e) {
     if (status != HEFT_OK) return status;
     status = heft_load_each(plan, take, NULL, NULL, e);
     if (status == HEFT_OK) status = heft_warm(plan, NULL, e);
+    heft_warmer *warmer = NULL;
+    if (status == HEFT_OK) status = heft_warmer_start(plan, &warmer, e);
+    if (status == HEFT_OK) status = heft_warmer_wait(warmer, NULL, e);
+    heft_warmer_free(warmer);
     heft_load_plan_free(plan);
     return status;
 }
@@ -601,6 +679,7 @@ static void test_locale(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changing),
+        cmocka_unit_test(test_changing_mapped),
         cmocka_unit_test(test_changed_before),
         cmocka_unit_test(test_no_mapping),
         cmocka_unit_test(test_eio),

@@ -373,9 +373,43 @@ static void goldens(void **state) {
     }
 }
 
+/* What is too long for a golden: a file has up to 1,024 mappings, and beyond that one. */
+static void mappings_of_a_file(void **state) {
+    (void)state;
+    for (int n = 1024; n <= 1025; n++) {
+        char input[200];
+        heft_plan *plan;
+        snprintf(input, sizeof input, "file ext4 local resident 100\nmany %d U8 8192 100 3000000\nwish io=map\n", n);
+        scene *s = scene_new(input);
+        assert_int_equal(plan_scene(s, &plan), HEFT_OK);
+        assert_int_equal(plan->nmappings, n == 1024 ? 1024 : 1);
+        heft_plan_free(plan);
+        scene_free(s);
+    }
+}
+
+/* Direct reads that are demanded of what cannot be read so. */
+static void direct_where_it_cannot_be(void **state) {
+    (void)state;
+    static const char *const files[] = {"file memory unknown no-fd", "file tmpfs memory", "file xfs local direct refused",
+                                        "file xfs local direct 512/131072"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char input[200];
+        heft_plan *plan;
+        snprintf(input, sizeof input, "%s\ntensor F32 104 64M\nwish io=direct\n", files[i]);
+        scene *s = scene_new(input);
+        assert_int_equal(plan_scene(s, &plan), HEFT_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "cannot be had by path direct"));
+        heft_plan_free(plan);
+        scene_free(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goldens),
+        cmocka_unit_test(mappings_of_a_file),
+        cmocka_unit_test(direct_where_it_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
