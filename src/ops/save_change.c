@@ -165,28 +165,49 @@ heft_status heft__set_apply(heft__set_change *change, const heft__target_folder 
 
 /* ---- folders in progress ---- */
 
-heft_status heft__set_make_folder(const char *path, heft_error *err) {
+/* The folder that `path` lies in, opened, and the name in it, which is cut off the copy in `text`. */
+static heft_status change_open_parent(const char *path, char text[HEFT__TARGET_PATH_MAX], const char **name,
+                                      heft__target_folder *parent, heft_error *err) {
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    if (len == 0 || len >= HEFT__TARGET_PATH_MAX - HEFT__TARGET_NAME_MAX - 2)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path of the folder is empty or too long");
+    memcpy(text, path, len);
+    text[len] = 0;
+    char *slash = strrchr(text, '/');
+    *name = slash ? slash + 1 : text;
+    if (!slash) return heft__target_folder_open(parent, ".", err);
+    if (slash > text) *slash = 0;
+    return heft__target_folder_open(parent, slash > text ? text : "/", err);
+}
+
+/* Its name is on the disk before anything in it says that it is. */
+heft_status heft__set_make_folder(const char *path, bool no_sync, heft_error *err) {
+    char text[HEFT__TARGET_PATH_MAX];
+    const char *name;
+    heft__target_folder parent;
     bool made;
-    return heft__target_mkdir(path, &made, err);
+    heft_status status = heft__target_mkdir(path, &made, err);
+    if (status != HEFT_OK || !made || no_sync) return status;
+    status = change_open_parent(path, text, &name, &parent, err);
+    if (status != HEFT_OK) return status;
+    status = heft__target_folder_sync(&parent, err);
+    heft__target_folder_close(&parent);
+    return status;
 }
 
 heft_status heft__set_staging_open(heft__set_staging *staging, const char *path, heft_error *err) {
     char text[HEFT__TARGET_PATH_MAX];
-    size_t len = strlen(path);
+    const char *name;
     memset(staging, 0, sizeof *staging);
     staging->parent.fd = staging->folder.fd = -1;
-    while (len > 1 && path[len - 1] == '/') len--;
-    if (len == 0 || len >= sizeof text - HEFT__TARGET_NAME_MAX - 2)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path of the folder is empty or too long");
-    memcpy(text, path, len);
-    text[len] = 0;
-    char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
-    if (strlen(name) > HEFT__TARGET_NAME_MAX || !*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path does not end in a name of a new folder");
-    memcpy(staging->name, name, strlen(name) + 1);
-    if (slash) slash[slash == text] = 0;
-    heft_status status = heft__target_folder_open(&staging->parent, slash ? text : ".", err);
+    heft_status status = change_open_parent(path, text, &name, &staging->parent, err);
     if (status != HEFT_OK) return status;
+    if (strlen(name) > HEFT__TARGET_NAME_MAX || !*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        heft__target_folder_close(&staging->parent);
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path does not end in a name of a new folder");
+    }
+    memcpy(staging->name, name, strlen(name) + 1);
     bool full;
     status = heft__target_folder_full(&staging->parent, staging->name, &full, err);
     if (status == HEFT_OK && full) {

@@ -41,12 +41,14 @@ heft_status heft__set_job_keep(heft__set_job *job, heft__target *target, uint64_
     return status;
 }
 
-static heft_status set_open(const heft__set_job *job, const char *name, uint64_t nbytes, uint64_t shared_nbytes,
-                            heft__target *target, heft_error *err) {
+heft_status heft__set_job_open(const heft__set_job *job, const char *name, uint64_t nbytes, uint64_t shared_nbytes,
+                               heft__target *target, heft_error *err) {
     char own[300];
     heft__target_options options = {
         .nbytes = nbytes, .shared_nbytes = shared_nbytes, .overwrite = true, .no_sync = job->options.no_sync};
-    snprintf(own, sizeof own, "%s.part", job->set.stem); /* nothing keeps the mode of a file whose name is not known */
+    /* Nothing keeps the mode of a file whose name is not known; its number is, and failures tell it. */
+    unsigned long long number = (unsigned long long)job->stats.nfiles + 1;
+    snprintf(own, sizeof own, "%s-%05llu.part", job->set.stem, number);
     return heft__target_open_in(target, &job->folder, name ? name : own, &options, err);
 }
 
@@ -58,7 +60,7 @@ static heft_status set_stage_sidecar(heft__set_job *job, const char *name, const
     if (name && !heft__sidecar_name(name, own, sizeof own))
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_SHARD_NAME, "the name of a sidecar would be too long");
     heft_status status = heft__save_job_sidecar(save, &json, err);
-    if (status == HEFT_OK) status = set_open(job, name ? own : NULL, json.len, 0, &target, err);
+    if (status == HEFT_OK) status = heft__set_job_open(job, name ? own : NULL, json.len, 0, &target, err);
     if (status == HEFT_OK) {
         status = heft__target_write(&target, 0, json.text, json.len, err);
         status = heft__set_job_keep(job, &target, json.len, status, err);
@@ -83,7 +85,7 @@ heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft
     if (status != HEFT_OK) return status;
     heft__target target;
     uint64_t nbytes = save.layout.emit.file_nbytes;
-    status = set_open(job, name, nbytes, heft__save_job_shareable(&save), &target, err);
+    status = heft__set_job_open(job, name, nbytes, heft__save_job_shareable(&save), &target, err);
     if (status == HEFT_OK)
         status = heft__set_job_keep(job, &target, nbytes, heft__save_job_target(&save, &target, err), err);
     if (status == HEFT_OK) set_add_stats(&job->stats, &save.stats);
@@ -95,7 +97,7 @@ heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft
 
 static heft_status set_stage_index(heft__set_job *job, const heft_layout *layout, heft_error *err) {
     heft__target target;
-    heft_status status = set_open(job, job->index_name, layout->index_nbytes, 0, &target, err);
+    heft_status status = heft__set_job_open(job, job->index_name, layout->index_nbytes, 0, &target, err);
     if (status != HEFT_OK) return status;
     job->change.has_index = true;
     status = heft__target_write(&target, 0, layout->index, layout->index_nbytes, err);
@@ -206,7 +208,7 @@ heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bo
 
 static heft_status set_enter(heft__set_job *job, heft_error *err) {
     uint64_t litter; /* of processes that are gone */
-    heft_status status = job->set.create_dir ? heft__set_make_folder(job->path, err) : HEFT_OK;
+    heft_status status = job->set.create_dir ? heft__set_make_folder(job->path, job->options.no_sync, err) : HEFT_OK;
     if (status == HEFT_OK) status = heft__target_folder_open(&job->folder, job->path, err);
     if (status != HEFT_OK) return status;
     status = heft__set_resume(&job->folder, &job->alloc, true, NULL, err);

@@ -56,8 +56,8 @@ typedef struct heft__set_staging {
 heft_status heft__set_staging_open(heft__set_staging *staging, const char *path, heft_error *err);
 /* Renames it, or removes it if `status` is a failure, which is then returned. */
 heft_status heft__set_staging_close(heft__set_staging *staging, heft_status status, bool no_sync, heft_error *err);
-/* Makes a folder; one that is there is fine. */
-heft_status heft__set_make_folder(const char *path, heft_error *err);
+/* Makes a folder that lasts; one that is there is fine. */
+heft_status heft__set_make_folder(const char *path, bool no_sync, heft_error *err);
 
 /* ---- one set from begin to end (save_set.c) ---- */
 
@@ -84,6 +84,9 @@ heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bo
 /* Writes items as one file under a temporary name. `name` may be NULL: it comes at the end. */
 heft_status heft__set_job_stage(heft__set_job *job, const char *name, const heft_save_item *items, uint64_t nitems,
                                 heft_error *err);
+/* Opens one file under a temporary name. `name` as above. */
+heft_status heft__set_job_open(const heft__set_job *job, const char *name, uint64_t nbytes, uint64_t shared_nbytes,
+                               heft__target *target, heft_error *err);
 /* Takes over a target whose bytes are complete (status HEFT_OK; else it is dropped). */
 heft_status heft__set_job_keep(heft__set_job *job, heft__target *target, uint64_t nbytes, heft_status status,
                                heft_error *err);

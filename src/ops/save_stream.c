@@ -16,7 +16,7 @@ static heft_status stream_open(heft_writer *writer, heft_error *err) {
     if (!heft__align_u64(reserved, 64, &reserved) || reserved > UINT64_C(1) << 40)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "reserve_header_nbytes is too large");
     heft_status status = writer->is_set
-                             ? heft__target_open_in(&writer->target, &writer->job->folder, writer->set.stem, &options, err)
+                             ? heft__set_job_open(writer->job, NULL, HEFT_NONE, 0, &writer->target, err)
                              : heft__target_open(&writer->target, writer->path, &options, err);
     writer->target_open = status == HEFT_OK;
     writer->reserved = writer->at = reserved;
