@@ -70,6 +70,8 @@ typedef struct heft_save_options {
                                     * The bytes are not those of the reference then. Elsewhere it changes nothing */
     bool no_share;                 /* bytes of a file are never shared with it, nor copied inside the kernel */
     bool saturate, allow_inexact;  /* of conversions, as in heft_cast_options */
+    bool keep_fortran;             /* npy, npz: arrays that are packed with their first dim fastest are written so, as NumPy does;
+                                    * else all are written with the last dim fastest */
     heft_symlink symlink;
     uint32_t digests;              /* HEFT_DIGEST bits; they take the place of metadata of the same keys; safetensors only */
     heft_foreign foreign;          /* npy, npz */
@@ -443,6 +445,7 @@ HEFT_API void heft_saver_free(heft_saver *saver);
 typedef uint32_t heft_verify;
 #define HEFT_VERIFY_HEADERS UINT32_C(0) /* it opens without an error of heft_check: all files there, whole by their size */
 #define HEFT_VERIFY_NONE UINT32_C(1)    /* it is there */
+#define HEFT_VERIFY_DIGESTS UINT32_C(2) /* as HEADERS, and all its bytes are those of its digests, which each tensor must have */
 
 /* The path of the newest checkpoint in `folder` that verifies, whose name matches `glob` (NULL: any). *path is a block with the
  * path and a NUL (release it); *nskipped (may be NULL) counts newer ones that do not.

@@ -88,6 +88,19 @@ static heft_status keep_open(keep_list *list, const char *folder, const char *gl
     return HEFT_OK;
 }
 
+/* True if each tensor has a digest and is as that says. */
+static bool keep_verify_bytes(const char *path) {
+    heft_archive *archive;
+    if (heft_archive_open(path, NULL, &archive, NULL) != HEFT_OK) return false;
+    uint64_t n = heft_archive_count(archive);
+    heft_verified *verified = heft__alloc_zero(&heft__default_allocator, n * sizeof *verified);
+    bool good = verified && heft_archive_verify(archive, NULL, 0, NULL, verified, NULL, NULL) == HEFT_OK;
+    for (uint64_t i = 0; i < n && good; i++) good = verified[i].verdict == HEFT_VERDICT_GOOD;
+    heft__free(&heft__default_allocator, verified, n * sizeof *verified);
+    heft_archive_unref(archive);
+    return good;
+}
+
 /* True if a checkpoint is whole. */
 static bool keep_verify(const char *path, heft_verify verify) {
     heft_report *report;
@@ -95,7 +108,7 @@ static bool keep_verify(const char *path, heft_verify verify) {
     if (heft_check(path, NULL, &report, NULL) != HEFT_OK) return false;
     bool whole = heft_report_count_of(report, HEFT_SEVERITY_ERROR) == 0;
     heft_report_free(report);
-    return whole;
+    return whole && (verify != HEFT_VERIFY_DIGESTS || keep_verify_bytes(path));
 }
 
 static bool keep_path(char *out, size_t size, const char *folder, const char *name) {
@@ -115,7 +128,7 @@ static heft_status keep_refuse(const char *folder, uint64_t looked_at, heft_erro
 
 static heft_status keep_arguments(const char *folder, heft_verify verify, heft_error *err) {
     if (!folder) return heft__fail_null(err, "folder");
-    if (verify > HEFT_VERIFY_NONE)
+    if (verify > HEFT_VERIFY_DIGESTS)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "there is no such way of verifying");
     return HEFT_OK;
 }

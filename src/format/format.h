@@ -69,6 +69,7 @@ typedef struct heft__emit_entry {
     uint32_t crc32;    /* set before `finish` where the format wants it */
     const heft__spelling *spelling; /* of HEFT_DTYPE_NONE, else NULL */
     heft_dtype dtype;
+    bool fortran;      /* `shape` is in the order of the bytes, the other way round than the array's */
 } heft__emit_entry;
 
 /* Bytes of the file that are no tensor's. */

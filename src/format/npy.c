@@ -432,8 +432,8 @@ static const char *npy_spelling(heft_dtype dtype, heft_foreign foreign) {
     return foreign == HEFT_FOREIGN_VOID ? (bits == 8 ? "|V1" : "|V2") : bits == 8 ? "|u1" : "<u2";
 }
 
-heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, heft_foreign foreign, uint8_t *out,
-                             size_t *nbytes, heft_error *err) {
+heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, bool fortran, heft_foreign foreign,
+                             uint8_t *out, size_t *nbytes, heft_error *err) {
     const char *descr = npy_spelling(dtype, foreign);
     char text[HEFT__NPY_EMIT_MAX];
     int n;
@@ -443,11 +443,13 @@ heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *sh
                           heft_dtype_bits(dtype) % 8 ? "" : "; it can be written as raw bytes or as unsigned integers");
     if (rank > HEFT_MAX_RANK)
         return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_RANK_LIMIT, "NumPy has arrays of at most %d dims", HEFT_MAX_RANK);
-    n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    n = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
+                 fortran ? "True" : "False");
     for (uint32_t i = 0; i < rank; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%llu", i ? ", " : "", (npy_number)shape[i]);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%llu", i ? ", " : "",
+                      (npy_number)shape[fortran ? rank - 1 - i : i]);
     n += snprintf(text + n, sizeof text - (size_t)n, "%s), }", rank == 1 ? "," : "");
-    if (rank) { /* NumPy keeps room for the first dim to grow to 21 digits */
+    if (rank) { /* NumPy keeps room for the slowest dim to grow to 21 digits */
         char digits[24];
         int used = snprintf(digits, sizeof digits, "%llu", (npy_number)shape[0]);
         n += snprintf(text + n, sizeof text - (size_t)n, "%*s", 21 - used, "");
@@ -477,7 +479,8 @@ static heft_status npy_emit_layout(heft__emit *emit, heft_error *err) {
     if (emit->align > 64)
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "the array of an npy file is aligned to 64 bytes");
     heft__emit_entry *entry = &emit->entries[0];
-    heft_status status = heft__npy_header(entry->dtype, entry->rank, entry->shape, emit->foreign, header, &n, err);
+    heft_status status = heft__npy_header(entry->dtype, entry->rank, entry->shape, entry->fortran, emit->foreign, header, &n,
+                                          err);
     if (status) {
         heft__error_tensor(err, entry->name, entry->name_len);
         return status;

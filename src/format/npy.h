@@ -29,10 +29,11 @@ heft_status heft__npy_length(const uint8_t *head, size_t nhead, uint64_t size, c
 heft_status heft__npy_parse(const uint8_t *header, uint64_t header_nbytes, uint64_t size,
                             const heft__scan_options *options, heft__npy *out, uint64_t *extra, heft_error *err);
 
-/* The bytes of a header as NumPy writes it, at most HEFT__NPY_EMIT_MAX. UNSUPPORTED for dtypes that NumPy lacks, but for
+/* The bytes of a header as NumPy writes it, at most HEFT__NPY_EMIT_MAX. `fortran`: the array's shape is `shape` the other way
+ * round. UNSUPPORTED for dtypes that NumPy lacks, but for
  * those of 8 and 16 bits if `foreign` says as what they are written. */
 #define HEFT__NPY_EMIT_MAX 4096
-heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, heft_foreign foreign, uint8_t *out,
-                             size_t *nbytes, heft_error *err);
+heft_status heft__npy_header(heft_dtype dtype, uint32_t rank, const uint64_t *shape, bool fortran, heft_foreign foreign,
+                             uint8_t *out, size_t *nbytes, heft_error *err);
 
 #endif

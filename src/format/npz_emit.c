@@ -50,7 +50,8 @@ static heft_status npz_emit_entry(heft__emit *emit, heft__emit_entry *entry, npz
     uint8_t header[HEFT__NPY_EMIT_MAX];
     size_t n;
     heft__zip_member member;
-    heft_status status = heft__npy_header(entry->dtype, entry->rank, entry->shape, emit->foreign, header, &n, err);
+    heft_status status = heft__npy_header(entry->dtype, entry->rank, entry->shape, entry->fortran, emit->foreign, header, &n,
+                                          err);
     if (status) {
         heft__error_tensor(err, entry->name, entry->name_len);
         return status;

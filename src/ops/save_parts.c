@@ -78,6 +78,7 @@ uint64_t heft__parts_most(const heft__layout *layout) {
 heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *items, const heft_save_options *options,
                              _Atomic uint32_t *crcs, heft__part **out, uint64_t *nparts, heft_error *err) {
     const heft__emit *emit = &layout->emit;
+    if (layout->turned) items = layout->turned;
     uint64_t n = 0, most = heft__parts_most(layout), piece = 0;
     bool first = !emit->late; /* pieces that are known now are parts like others */
     *nparts = 0;

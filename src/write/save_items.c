@@ -158,6 +158,8 @@ heft_status heft__save_options_copy(const heft_save_options *given, heft_save_op
     if (out->symlink > HEFT_SYMLINK_REFUSE) return given_refuse_option(err, "symlink is none of its values");
     if (out->foreign > HEFT_FOREIGN_UINT) return given_refuse_option(err, "foreign is none of its values");
     if (out->digests >> 3) return given_refuse_option(err, "digests has a bit that is none");
+    if (out->keep_fortran && (!out->format || strcmp(out->format, "safetensors") == 0))
+        return given_refuse_option(err, "only npy and npz hold arrays whose first dim steps fastest");
     if (out->digests && out->format && strcmp(out->format, "safetensors") != 0)
         return given_refuse_option(err, "only safetensors files hold digests");
     if (!out->metadata && out->nmetadata) return given_refuse_option(err, "metadata is NULL");
@@ -255,15 +257,18 @@ heft_status heft__items_check_names(const heft_save_item *items, uint64_t nitems
     return status;
 }
 
-static heft_status given_add_all(heft__layout *layout, const heft_save_item *items, uint64_t nitems, heft_error *err) {
+static heft_status given_add_all(heft__layout *layout, const heft_save_item *items, uint64_t nitems, bool turn,
+                                 heft_error *err) {
     heft__emit *emit = &layout->emit;
     if (nitems >= UINT32_MAX / 2) return heft__fail(err, HEFT_LIMIT, HEFT_FAULT_CALLER_LIMIT, "too many items");
+    heft_status turned = turn ? heft__layout_turn(layout, items, nitems, err) : HEFT_OK;
+    if (turned != HEFT_OK) return turned;
     emit->entries = heft__alloc(&emit->alloc, nitems * sizeof *emit->entries);
     if (!emit->entries) return heft__fail_memory(err, nitems * sizeof *emit->entries);
     emit->capacity = nitems;
     for (uint64_t i = 0; i < nitems; i++) {
         heft__item item;
-        heft_status status = heft__item_check(&items[i], i, &item, err);
+        heft_status status = heft__item_check(layout->turned ? &layout->turned[i] : &items[i], i, &item, err);
         if (status != HEFT_OK) return status;
         emit->entries[emit->nentries++] = (heft__emit_entry){.name = item.name,
                                                              .name_len = (uint32_t)item.name_len,
@@ -272,6 +277,7 @@ static heft_status given_add_all(heft__layout *layout, const heft_save_item *ite
                                                              .dtype = item.dtype,
                                                              .spelling = item.spelling,
                                                              .nbytes = item.nbytes,
+                                                             .fortran = heft__layout_is_turned(layout, items, i),
                                                              .item = (uint32_t)i};
     }
     return heft__items_check_names(items, nitems, &emit->alloc, err);
@@ -299,7 +305,7 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
     }
     if (status == HEFT_OK && !items && nitems)
         status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "items is NULL");
-    if (status == HEFT_OK) status = given_add_all(layout, items, nitems, err);
+    if (status == HEFT_OK) status = given_add_all(layout, items, nitems, options->keep_fortran, err);
     if (status == HEFT_OK) status = heft__digests_prepare(layout, options->digests, err);
     if (status == HEFT_OK) status = given_metadata(layout, options, err);
     if (status == HEFT_OK) status = layout->emitter->layout(&layout->emit, err);
@@ -310,6 +316,11 @@ heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items,
 
 void heft__layout_free(heft__layout *layout) {
     heft__digests_free(layout);
+    heft__free(&layout->emit.alloc, layout->turned, layout->nturned * sizeof *layout->turned);
+    heft__free(&layout->emit.alloc, layout->views, layout->nviews * sizeof *layout->views);
+    layout->turned = NULL;
+    layout->views = NULL;
+    layout->nturned = layout->nviews = 0;
     heft__free(&layout->emit.alloc, layout->metadata, layout->metadata_capacity * sizeof *layout->metadata);
     layout->metadata = NULL;
     layout->nmetadata = layout->metadata_capacity = 0;

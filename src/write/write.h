@@ -55,10 +55,17 @@ typedef struct heft__layout {
     heft_pair *metadata; /* sorted */
     uint64_t nmetadata, metadata_capacity;
     heft__digests digests;
+    heft_save_item *turned; /* under keep_fortran: the items that are written; else NULL, and those given are */
+    heft_view *views;       /* of these */
+    uint64_t nturned, nviews;
 } heft__layout;
 heft_status heft__layout_make(heft__layout *layout, const heft_save_item *items, uint64_t nitems,
                               const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
 void heft__layout_free(heft__layout *layout);
+
+/* Arrays whose first dim steps fastest, with their dims in the other order: then they are packed as others (fortran.c). */
+heft_status heft__layout_turn(heft__layout *layout, const heft_save_item *items, uint64_t nitems, heft_error *err);
+bool heft__layout_is_turned(const heft__layout *layout, const heft_save_item *items, uint64_t number);
 
 /* Before the layout: a text of zeros for the header. After it: room for chunks. When all tensors are written: the texts. */
 heft_status heft__digests_prepare(heft__layout *layout, uint32_t want, heft_error *err);

@@ -340,6 +340,49 @@ def written_npz(rng):
                         assert other.view(name).read_bytes() == bits(array)
 
 
+def written_fortran(rng):
+    """Under keep_fortran byte for byte what numpy.save writes for any array, from memory and from files; else row-major."""
+    turned = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(int(600 * CASES) + 30):
+            dtype, array = random_array(rng)
+            array = array.astype(array.dtype.newbyteorder("="))
+            if rng.random() < 0.5:
+                array = numpy.asfortranarray(array)
+            elif array.ndim:
+                array = array[tuple(slice(None, None, rng.choice((1, 1, 1, 2, -1))) for _ in array.shape)]
+                array = array.transpose(rng.sample(range(array.ndim), array.ndim))
+            data, _ = heftlib.save(None, {"a": (dtype, array)}, format="npy", keep_fortran=True)
+            assert data == npy(array), (dtype, array.shape, array.strides)
+            turned += b"'fortran_order': True" in data[:128]
+            source = os.path.join(folder, "x.npy")
+            with open(source, "wb") as file:
+                file.write(npy(array.astype(array.dtype.newbyteorder(rng.choice("<>")))))
+            loaded = numpy.load(source)
+            array = loaded.astype(loaded.dtype.newbyteorder("="))
+            with Archive(source) as archive:
+                for value in ((archive, 0), archive.view(0)):
+                    assert heftlib.save(None, {"a": value}, format="npy", keep_fortran=True)[0] == npy(array)
+                    plain = numpy.ascontiguousarray(array).reshape(array.shape)
+                    assert heftlib.save(None, {"a": value}, format="npy")[0] == npy(plain)
+                flipped = archive.view(0).permute()
+                assert heftlib.save(None, {"a": flipped}, format="npy", keep_fortran=True)[0] == npy(array.T)
+                path = os.path.join(folder, "x.npz")
+                heftlib.save(path, {"a": archive.view(0), "b": (dtype, array)}, format="npz", keep_fortran=True, overwrite=True,
+                             no_sync=True, verify=True, as_dtype="F64" if dtype == "F32" else None)
+            with numpy.load(path) as loaded:
+                for name in "ab":
+                    flags = [(a.flags.f_contiguous, a.flags.c_contiguous) for a in (loaded[name], array)]
+                    assert (flags[0] == (True, False)) == (flags[1] == (True, False))
+                    assert numpy.array_equal(loaded[name], array, equal_nan=dtype[0] in "FC")
+    assert turned > 3
+    try:
+        heftlib.save(None, {"a": ("F32", numpy.zeros(1, "f4"))}, keep_fortran=True)
+        raise AssertionError("safetensors files are row-major")
+    except HeftError as error:
+        assert error.status == "invalid-argument"
+
+
 def written_large(rng):
     """Several blocks and workers: the checksum is put together from theirs."""
     array = numpy.random.default_rng(1).integers(0, 2**32, (3000, 1500), dtype="u4")
@@ -377,7 +420,7 @@ def written_foreign(rng):
 
 def main():
     for number, part in enumerate((arrays_of_one_file, cut_and_long, verdicts, refused, voids, archives, large_members, damaged,
-                                   idx_files, written_npy, written_npz, written_large, written_foreign)):
+                                   idx_files, written_npy, written_npz, written_fortran, written_large, written_foreign)):
         part(random.Random(number))
         print(part.__name__, "ok")
 

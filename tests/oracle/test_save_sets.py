@@ -250,4 +250,23 @@ def test_checkpoints_with_sidecars():
         assert sorted(os.listdir(folder)) == [f"step_{step}.safetensors{suffix}" for step in (30, 40) for suffix in ("", ".xxh3.json")]
 
 
+def test_newest_checkpoint_by_its_digests():
+    if not heftlib.lib.heft_features() & heftlib.constants["HEFT_FEATURE_XXHASH"]:
+        print("left out: this build has no xxhash")
+        return
+    digests = heftlib.constants["HEFT_VERIFY_DIGESTS"]
+    with tempfile.TemporaryDirectory() as folder:
+        for step in range(1, 5):
+            save_set(os.path.join(folder, f"step-{step}"), {f"t{i}": bytes_tensor(100, i) for i in range(3)}, None,
+                     {"publish": True, "ceiling_nbytes": 100}, digests=0 if step == 3 else 4 if step == 2 else 1)
+        assert latest(folder, verify=digests) == ("step-4", 0)
+        shard = pathlib.Path(folder, "step-4", "model-00002-of-00003.safetensors")
+        shard.write_bytes(shard.read_bytes()[:-1] + b"?")  # whole by its size
+        assert latest(folder) == ("step-4", 0)
+        assert latest(folder, verify=digests) == ("step-2", 2)  # nothing is known of 3
+        assert keep(folder, 2, verify=digests) == 0  # 2 and 1 are the ones that verify
+        assert keep(folder, 1, verify=digests) == 1
+        assert sorted(os.listdir(folder)) == ["step-2", "step-3", "step-4"]
+
+
 heftlib.run(globals())

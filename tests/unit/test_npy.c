@@ -234,20 +234,22 @@ static void headers_that_are_written(void **state) {
     uint64_t shape[] = {2, 3}, large[64];
     size_t n;
     heft_error err;
-    assert_int_equal(heft__npy_header(HEFT_F32, 2, shape, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_OK);
+    assert_int_equal(heft__npy_header(HEFT_F32, 2, shape, false, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_OK);
     assert_int_equal(n, 128);
     assert_memory_equal(out, "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   ", 72);
     assert_int_equal(out[127], '\n');
+    assert_int_equal(heft__npy_header(HEFT_F32, 2, shape, true, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_OK);
+    assert_memory_equal(out, "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }    ", 72);
     for (size_t i = 0; i < 64; i++) large[i] = UINT64_MAX;
-    assert_int_equal(heft__npy_header(HEFT_F32, 64, large, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_OK);
+    assert_int_equal(heft__npy_header(HEFT_F32, 64, large, false, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_OK);
     assert_true(n % 64 == 0 && n < sizeof out);
-    assert_int_equal(heft__npy_header(HEFT_BF16, 0, NULL, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_UNSUPPORTED);
-    assert_int_equal(heft__npy_header(HEFT_BF16, 0, NULL, HEFT_FOREIGN_VOID, out, &n, &err), HEFT_OK);
+    assert_int_equal(heft__npy_header(HEFT_BF16, 0, NULL, false, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_UNSUPPORTED);
+    assert_int_equal(heft__npy_header(HEFT_BF16, 0, NULL, false, HEFT_FOREIGN_VOID, out, &n, &err), HEFT_OK);
     assert_non_null(strstr((char *)out + 10, "|V2"));
-    assert_int_equal(heft__npy_header(HEFT_F8_E4M3, 0, NULL, HEFT_FOREIGN_UINT, out, &n, &err), HEFT_OK);
+    assert_int_equal(heft__npy_header(HEFT_F8_E4M3, 0, NULL, false, HEFT_FOREIGN_UINT, out, &n, &err), HEFT_OK);
     assert_non_null(strstr((char *)out + 10, "|u1"));
-    assert_int_equal(heft__npy_header(HEFT_F4, 0, NULL, HEFT_FOREIGN_UINT, out, &n, &err), HEFT_UNSUPPORTED);
-    assert_int_equal(heft__npy_header(HEFT_F32, 65, NULL, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_LIMIT);
+    assert_int_equal(heft__npy_header(HEFT_F4, 0, NULL, false, HEFT_FOREIGN_UINT, out, &n, &err), HEFT_UNSUPPORTED);
+    assert_int_equal(heft__npy_header(HEFT_F32, 65, NULL, false, HEFT_FOREIGN_REFUSE, out, &n, &err), HEFT_LIMIT);
 }
 
 int main(void) {

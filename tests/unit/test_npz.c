@@ -528,7 +528,7 @@ static void memory_of_many_members(void **state) {
     char name[16];
     uint8_t header[HEFT__NPY_EMIT_MAX];
     size_t n;
-    heft__npy_header(HEFT_U8, 0, NULL, HEFT_FOREIGN_REFUSE, header, &n, NULL);
+    heft__npy_header(HEFT_U8, 0, NULL, false, HEFT_FOREIGN_REFUSE, header, &n, NULL);
     header[n] = 7;
     uint32_t crc = heft__crc32(0, header, n + 1);
     heft__zip_member m = {.name = name, .nbytes = n + 1, .crc32 = crc};
