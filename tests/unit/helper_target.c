@@ -32,7 +32,7 @@ static bool trapped(const trap_event *event) {
 static int trap_open(int at, const char *path, int flags, uint32_t mode) {
     if (TRAPPED(.name = "open", .fd = at, .from = path)) return -1;
     int fd = trap_real->open(at, path, flags, mode);
-    if (trap_log && fd >= 0) trap_log(&(trap_event){.name = "opened", .fd = fd, .from = path});
+    if (trap_log && fd >= 0) trap_log(&(trap_event){.name = "opened", .fd = fd, .at = at, .from = path});
     return fd;
 }
 static int trap_close(int fd) {
@@ -68,16 +68,24 @@ static int64_t trap_pread(int fd, void *data, size_t nbytes, uint64_t offset) {
     if (trap_now.most && nbytes > trap_now.most) nbytes = trap_now.most;
     return TRAPPED(.name = "pread", .fd = fd) ? -1 : trap_real->pread(fd, data, nbytes, offset);
 }
+static int trap_copied(int to, uint64_t offset, int result, uint64_t nbytes) {
+    if (trap_log && result == 0) trap_log(&(trap_event){.name = "copied", .fd = to, .offset = offset, .nbytes = nbytes});
+    return result;
+}
 static int trap_clone(int to, uint64_t to_offset, int from, uint64_t from_offset, uint64_t nbytes) {
     if (TRAPPED(.name = "clone", .fd = to, .nbytes = nbytes, .offset = to_offset)) return -1;
-    if (!trap_now.no_clone) return trap_real->clone(to, to_offset, from, from_offset, nbytes);
+    if (!trap_now.no_clone) return trap_copied(to, to_offset, trap_real->clone(to, to_offset, from, from_offset, nbytes), nbytes);
     errno = trap_now.no_clone;
     return -1;
 }
 static int64_t trap_copy(int to, uint64_t to_offset, int from, uint64_t from_offset, size_t nbytes) {
     if (trap_now.most && nbytes > trap_now.most) nbytes = trap_now.most;
     if (TRAPPED(.name = "copy", .fd = to, .nbytes = nbytes, .offset = to_offset)) return -1;
-    if (!trap_now.no_copy) return trap_real->copy(to, to_offset, from, from_offset, nbytes);
+    if (!trap_now.no_copy) {
+        int64_t n = trap_real->copy(to, to_offset, from, from_offset, nbytes);
+        trap_copied(to, to_offset, n > 0 ? 0 : -1, (uint64_t)n);
+        return n;
+    }
     errno = trap_now.no_copy;
     return -1;
 }

@@ -23,10 +23,12 @@ void trap_begin(const trap_plan *plan);
 uint64_t trap_calls(void);
 void trap_end(void);
 
-/* Called before each call with its name, when set, and after an open with "opened" and the new descriptor: for logs. */
+/* Called before each call with its name, when set; and after an open with "opened" and the new descriptor, and after bytes went
+ * from file to file with "copied" and where they are: for logs. */
 typedef struct trap_event {
     const char *name;
     int fd;                  /* or the folder */
+    int at;                  /* of "opened": the folder */
     const char *from, *to;   /* names; of open `from` */
     const void *data;
     uint64_t nbytes, offset;
