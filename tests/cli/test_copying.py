@@ -236,6 +236,54 @@ class Files(Base):
         self.no_litter()
 
 
+class Memory(Base):
+    LARGEST, EACH, MANY = 32 << 20, 4 << 20, 32
+
+    def model(self, name):
+        """A sparse file of a large tensor and many small ones."""
+        sizes = [self.LARGEST] + [self.EACH] * self.MANY
+        table, at = {}, 0
+        for number, size in enumerate(sizes):
+            table["t%02d" % number] = ("F32", [size // 4096, 1024], at, at + size)
+            at += size
+        with open(self.path(name), "wb") as f:
+            f.write(make_inputs.header(table))
+            f.truncate(f.tell() + at)
+
+    def peak(self, *args):
+        """Bytes that the program held at most."""
+        process = subprocess.Popen([HEFT, *args], cwd=self.top, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        errors = process.stderr.read()
+        process.stderr.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, (args, errors))
+        return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def test_memory_does_not_grow_with_the_model(self):
+        if b"__asan_init" in read(HEFT) or b"__tsan_init" in read(HEFT):
+            self.skipTest("a sanitizer keeps what has been freed")
+        self.model("model.safetensors")
+        least = self.peak("copy", "-q", "tiny.safetensors", "tiny2.safetensors")
+        allowed = least + (64 << 20) # of 160 MiB
+        features = self.heft("--version").stdout.split()
+        digest = ["--digest"] if b"xxhash" in features else []
+        for args in (("copy", "model.safetensors", "copy.safetensors"), ("copy", "--dtype", "bf16", "model.safetensors", "bf16.safetensors"),
+                     ("copy", "--transpose", "*", "model.safetensors", "turned.safetensors"),
+                     ("copy", *digest, "--align", "4096", "model.safetensors", "signed.safetensors"),
+                     ("copy", "model.safetensors", "model.npz"), ("copy", "model.npz", "back.safetensors"),
+                     ("shard", "--shard-size", "100M", "model.safetensors", "set"), ("merge", "set", "merged.safetensors"),
+                     ("align", "model.safetensors", "aligned.safetensors"), ("edit", "--drop", "t01", "merged.safetensors")):
+            flags = ["-q"] if args[0] == "edit" else ["-q", "--no-sync"]
+            self.assertLess(self.peak(args[0], *flags, *args[1:]), allowed, args)
+        looks = [("diff", "model.safetensors", "copy.safetensors"), ("stats", "--hist", "model.safetensors"), ("verify", "model.npz")]
+        looks += [("digest", "model.safetensors"), ("verify", "signed.safetensors")] if digest else []
+        looks += [("digest", "--sha256", "model.safetensors")] if b"openssl" in features else []
+        for args in looks:
+            self.assertLess(self.peak(*args), allowed, args)
+        self.heft("diff", "-q", "model.safetensors", "back.safetensors")
+
+
 class Names(Base):
     def names(self, *args):
         done = json.loads(self.heft("copy", "-q", "-n", "--json", *args, "bert", "out.safetensors").stdout)

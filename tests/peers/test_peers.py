@@ -150,6 +150,11 @@ class Mlx:
         return {name: Mlx.back(a) for name, a in mx.load(str(path)).items()}
 
     @staticmethod
+    def read_one(path):
+        import mlx.core as mx
+        return Mlx.back(mx.load(str(path)))
+
+    @staticmethod
     def write(folder, arrays):
         import mlx.core as mx
         values = {name: Mlx.array(a) for name, a in arrays.items()}
@@ -247,6 +252,20 @@ def numpy_of_heft(folder):
     print("ok npz of heft in NumPy", flush=True)
 
 
+def arrays_of_heft(name, peer, folder):
+    """npz and npy of heft, opened by a peer that reads them."""
+    arrays = {k: v for k, v in samples().items() if NAMES[v.dtype] in peer.dtypes and v.dtype != ml_dtypes.bfloat16}
+    source, archive, single = (folder / f"{name}-arrays.{suffix}" for suffix in ("safetensors", "npz", "npy"))
+    write_reference(source, arrays)
+    heft("copy", "-q", "--no-sync", source, archive)
+    compare(archive, parse(source)[0], peer.read(archive))
+    for key, a in arrays.items():
+        heft("copy", "-q", "-f", "--no-sync", "--include", key, source, single)
+        dtype, shape, data = peer.read_one(single)
+        assert (dtype, tuple(shape), data) == (NAMES[a.dtype], a.shape, a.tobytes()), (name, key)
+    print(f"ok npz and npy of heft in {name}", flush=True)
+
+
 def main():
     import importlib
     for name in sys.argv[2:]:
@@ -262,6 +281,8 @@ def main():
         numpy_of_heft(folder)
         for peer in sys.argv[2:]:
             check_peer(peer, PEERS[peer][0], folder, files)
+            if hasattr(PEERS[peer][0], "read_one"):
+                arrays_of_heft(peer, PEERS[peer][0], folder)
     return 0
 
 
