@@ -115,8 +115,9 @@ heft_status heft__set_redo(const heft__set_change *change, const heft__target_fo
     bool staged = change->has_index; /* while the new index waits, the one that is there is the old one */
     heft_status status = HEFT_OK;
     if (staged) status = heft__target_folder_has(folder, change->renames[nshards].temp, &staged, err);
-    if (status == HEFT_OK && staged && change->old_index)
-        status = change_unlink_old_index(change, folder, change->renames[nshards].name, err);
+    const char *old = staged ? change->renames[nshards].name : NULL;
+    if (!change->has_index && change->old_index) old = change->deletes[0];
+    if (status == HEFT_OK && old && change->old_index) status = change_unlink_old_index(change, folder, old, err);
     for (uint64_t i = 0; i < nshards && status == HEFT_OK; i++) status = change_rename(change, folder, i, err);
     if (status == HEFT_OK && change->has_index) {
         status = change_sync(change, folder, err);

@@ -101,8 +101,10 @@ static bool resume_parse(resume_text *text) {
         }
     }
     text->why = "it is cut off";
-    return key.type == HEFT__JSON_OBJECT_END && heft__json_next(&text->json, &token) == HEFT__JSON_END &&
-           text->change->nrenames > 0;
+    if (key.type != HEFT__JSON_OBJECT_END || heft__json_next(&text->json, &token) != HEFT__JSON_END) return false;
+    const heft__set_change *change = text->change;
+    text->why = "it names no files, or not the index that it speaks of";
+    return change->nrenames > 0 && (!change->old_index || change->has_index || change->ndeletes > 0);
 }
 
 bool heft__set_marker_parse(const char *data, size_t nbytes, heft__set_change *change, char writer[256], const char **why) {

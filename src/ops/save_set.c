@@ -169,10 +169,17 @@ static heft_status set_fail_exists(const heft__set_job *job, const char *names, 
 
 /* One entry of the folder. */
 static heft_status set_note(heft__set_job *job, const heft_layout *layout, const char *name, heft_error *err) {
-    bool index = layout && layout->index && strcmp(name, job->index_name) == 0; /* and there will be another */
-    job->change.old_index = job->change.old_index || index;
-    if (index || !layout || set_is_new(job, layout, name)) return HEFT_OK;
-    return heft__set_change_delete(&job->change, name) ? HEFT_OK : heft__fail_memory(err, HEFT_NONE);
+    heft__set_change *change = &job->change;
+    bool index = layout && strcmp(name, job->index_name) == 0;
+    change->old_index = change->old_index || index;
+    if (!layout || set_is_new(job, layout, name)) return HEFT_OK; /* an index that there will be again among them */
+    if (!heft__set_change_delete(change, name)) return heft__fail_memory(err, HEFT_NONE);
+    if (index) { /* it goes first */
+        const char *last = change->deletes[change->ndeletes - 1];
+        change->deletes[change->ndeletes - 1] = change->deletes[0];
+        change->deletes[0] = last;
+    }
+    return HEFT_OK;
 }
 
 heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bool *any, heft_error *err) {

@@ -21,7 +21,7 @@ typedef struct heft__set_change {
     const char **deletes;
     uint64_t ndeletes, deletes_capacity;
     bool has_index; /* the last rename is the index */
-    bool old_index; /* an index of the old set goes first */
+    bool old_index; /* an index of the old set goes first: that of the same name, or, if there is no new one, deletes[0] */
     bool no_sync;
 } heft__set_change;
 

@@ -324,6 +324,34 @@ int save_way_found(const save_way *way, const char *folder) {
     return resumed ? 3 : mark;
 }
 
+bool save_way_index(const save_way *way, const char *folder) {
+    char path[600], index[700];
+    uint8_t mark = 0;
+    size_t n;
+    path_of(way, folder, path);
+    snprintf(index, sizeof index, "%s/model.safetensors.index.json", path);
+    if (access(index, F_OK) != 0) return false;
+    char *text = (char *)test_slurp(index, &n);
+    int found = 0;
+    for (const char *at = text; (at = strstr(at, "\"model-")); at++, found++) {
+        heft_archive *archive;
+        heft_error err;
+        heft_view view;
+        uint8_t bytes[SIZE];
+        char shard[700];
+        snprintf(shard, sizeof shard, "%s/%.*s", path, (int)strcspn(at + 1, "\""), at + 1);
+        if (heft_archive_open(shard, NULL, &archive, &err)) fail_msg("%s: its index: %s", way->name, err.message);
+        assert_int_equal(heft_view_of(archive, 0, &view, NULL), HEFT_OK);
+        assert_int_equal(heft_read(&view, bytes, SIZE, NULL, NULL, NULL), HEFT_OK);
+        heft_archive_unref(archive);
+        if (mark && bytes[0] != mark) fail_msg("%s: its index names files of two saves", way->name);
+        mark = bytes[0];
+    }
+    free(text);
+    assert_int_equal(found, mark == 1 ? way->before : way->after);
+    return true;
+}
+
 int save_way_entries(const char *folder, int *temps) {
     DIR *d = opendir(folder);
     int n = 0;

@@ -25,6 +25,9 @@ heft_status save_way_run(const save_way *way, const char *folder, heft_error *er
 /* What of the way is in `folder`: 0 nothing, 1 the old, 2 the new, each whole, 3 one that is refused until it is resumed, and was
  * the new one then. Anything else fails the test. */
 int save_way_found(const save_way *way, const char *folder);
+/* What readers see that know nothing of markers: an index, if there is one, names files that are there and of one save. True: there
+ * is one. */
+bool save_way_index(const save_way *way, const char *folder);
 /* Files and folders in it and below; *temps of them are temporary or a marker. */
 int save_way_entries(const char *folder, int *temps);
 

@@ -236,6 +236,7 @@ static void markers_of_others(void **state) {
         "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"a/b\"]}",
         "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"a\\u0000b\"]}",
         "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"old_index\":1}",
+        "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"old_index\":true}",
         "{\"renames\":[[\".heft-x-12345678-1-12345678.tmp\",\"b\",1]],\"deletes\":[\"precious\"]}" /* not there any more */};
     test_write("markers/precious", "x", 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
