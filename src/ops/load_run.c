@@ -119,11 +119,13 @@ static void load_run_drop(const heft__load_work *work) {
     }
 }
 
-/* Bytes that are asked for ahead of the readers: never a whole file, which could push its own head out of the cache. */
-static uint64_t load_run_window(const heft__load_work *work) {
-    uint64_t most = UINT64_C(1) << 30, have = work->memory.free_nbytes, limit = work->load->options.memory_limit_nbytes;
+/* Blocks that are asked for ahead of the readers: never a whole file, which could push its own head out of the cache. */
+static uint64_t load_run_ahead(const heft__load_work *work) {
+    uint64_t block = work->plan->options.block_nbytes, most = UINT64_C(1) << 30;
+    uint64_t have = work->memory.free_nbytes, limit = work->load->options.memory_limit_nbytes;
     if (have != HEFT_NONE && have / 4 < most) most = have / 4;
-    return limit && limit < most ? limit : most;
+    if (limit && limit < most) most = limit;
+    return most / (block > work->plan->scratch_nbytes ? block : work->plan->scratch_nbytes);
 }
 
 /* ---- memory ---- */
@@ -227,7 +229,7 @@ heft_status heft__load_begin(heft__load_work *work, bool ring, heft_error *err) 
     work->run.progress_ctx = load->options.progress_ctx;
     work->run.strict = true;
     work->run.drop = load->options.cache_policy == HEFT_CACHE_DROP;
-    work->run.ahead = load_run_window(work) / work->plan->options.block_nbytes;
+    work->run.ahead = load_run_ahead(work);
     work->run.ahead_local = load->options.prefetch;
     if (status == HEFT_OK) status = load_run_count(work, err);
     if (work->done || work->left) {

@@ -229,6 +229,25 @@ static bool run_asks(const heft__running *run, uint32_t number) {
     return source->path == HEFT_PATH_BUFFERED && (far || run->ahead_local);
 }
 
+/* Asks for the pages of what a block of a nest reads, request by request. */
+static void run_ask_nest(const heft__running *run, const heft__plan_block *block) {
+    const heft_plan *plan = run->plan;
+    const heft__plan_item *item = &plan->items[plan->runs[block->run].first_item];
+    const heft__plan_nest *nest = &plan->nests[item->nest];
+    uint64_t first = block->part * nest->batch;
+    for (uint64_t i = first; i < nest->nboxes && i - first < nest->batch; i++) {
+        heft__box box;
+        heft__nest_box(plan, nest, i, &box);
+        for (uint64_t r = 0; r < box.nreads; r++) {
+            uint64_t src, begin, end;
+            int64_t dst;
+            heft__nest_read(nest, &box, r, &src, &dst);
+            heft__nest_range(nest, item, src, box.span, &begin, &end);
+            heft__source_advise(plan->sources[item->source].source, begin, end - begin, HEFT__ADVICE_WANTED);
+        }
+    }
+}
+
 /* Asks for the pages of blocks up to `ahead` beyond the one that begins now. Each is asked for once, by whoever comes.
  */
 static void run_ask(heft__running *run, uint64_t number) {
@@ -239,9 +258,11 @@ static void run_ask(heft__running *run, uint64_t number) {
         if (!atomic_compare_exchange_weak(&run->asked, &next, until)) continue;
         heft__plan_block block;
         heft__plan_block_at(run->plan, next, &block);
-        if (block.way == HEFT__PLAN_READ && block.nbytes && run_asks(run, block.channel))
+        if (block.way == HEFT__PLAN_READ && run_asks(run, block.channel)) {
+            if (heft__plan_run_nest(run->plan, &run->plan->runs[block.run])) run_ask_nest(run, &block);
             heft__source_advise(run->plan->sources[block.channel].source, block.offset, block.nbytes,
                                 HEFT__ADVICE_WANTED);
+        }
         next = until;
     }
 }
