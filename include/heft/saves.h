@@ -138,7 +138,7 @@ HEFT_API heft_status heft_save_callback(const heft_save_item *items, uint64_t ni
 
 /* ---- sets of files ----------------------------------------------------------------------------------------------- */
 
-/* When an index file is written. */
+/* When an index file is written: never of a set without tensors. */
 typedef uint32_t heft_set_index;
 #define HEFT_SET_INDEX_AUTO UINT32_C(0)   /* of more than one file */
 #define HEFT_SET_INDEX_ALWAYS UINT32_C(1)

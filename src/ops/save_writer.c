@@ -67,8 +67,7 @@ heft_status heft__writer_end_set(heft_writer *writer, heft_error *err) {
     for (uint64_t i = 0; i < layout->nfiles && status == HEFT_OK; i++)
         if (!(layout->files[i].name = heft__shard_name(&layout->arena, set->stem, i + 1, layout->nfiles)))
             status = heft__fail_memory(err, HEFT_NONE);
-    bool index = set->index == HEFT_SET_INDEX_ALWAYS || (set->index == HEFT_SET_INDEX_AUTO && layout->nfiles > 1);
-    if (status == HEFT_OK && index)
+    if (status == HEFT_OK && heft__set_has_index(set, layout->nfiles, layout->nitems))
         status = heft__shards_index(layout, writer->items, set, writer->data_nbytes, writer->nelems, err);
     if (status == HEFT_OK) {
         heft__set_job *job = writer->job;

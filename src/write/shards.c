@@ -153,8 +153,12 @@ static heft_status shards_make(heft_layout *layout, const heft_save_item *items,
             status = heft__fail_memory(err, HEFT_NONE);
         if (status == HEFT_OK) status = shards_lay(layout, (uint32_t)i, items, options, err);
     }
-    bool index = set && (set->index == HEFT_SET_INDEX_ALWAYS || (set->index == HEFT_SET_INDEX_AUTO && layout->nfiles > 1));
+    bool index = set && heft__set_has_index(set, layout->nfiles, layout->nitems);
     return status == HEFT_OK && index ? heft__shards_index(layout, items, set, nbytes, nelems, err) : status;
+}
+
+bool heft__set_has_index(const heft_set_options *set, uint64_t nfiles, uint64_t nitems) {
+    return nitems && (set->index == HEFT_SET_INDEX_ALWAYS || (set->index == HEFT_SET_INDEX_AUTO && nfiles > 1));
 }
 
 heft_status heft__set_layout(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,

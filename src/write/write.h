@@ -110,6 +110,8 @@ bool heft__shards_cut(heft_layout *layout, const uint64_t *sizes, uint64_t ceili
 /* Makes the text of the index from names of items and files: `nbytes` and `nelems` are the totals. */
 heft_status heft__shards_index(heft_layout *layout, const heft_save_item *items, const heft_set_options *set,
                                uint64_t nbytes, uint64_t nelems, heft_error *err);
+/* Whether a set gets an index: never one that would name nothing, which nobody could open. */
+bool heft__set_has_index(const heft_set_options *set, uint64_t nfiles, uint64_t nitems);
 /* "STEM-00001-of-00003.safetensors", "STEM.safetensors" of one. NULL: out of memory. */
 const char *heft__shard_name(heft__arena *arena, const char *stem, uint64_t number, uint64_t total);
 

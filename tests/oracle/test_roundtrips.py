@@ -152,6 +152,8 @@ def test_every_format_into_each():
     for _ in range(heftlib.cases(150)):
         dtypes = PLAIN if rng.random() < 0.5 else [dtype for dtype in ALL if BITS[dtype] >= 8]
         given, plain = random_archive(rng, dtypes)
+        for name in [name for name in given if "\\" in name]:  # no name of a member
+            del given[name], plain[name]
         with tempfile.TemporaryDirectory() as top:
             folder = pathlib.Path(top)
 

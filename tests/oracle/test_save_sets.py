@@ -75,6 +75,21 @@ def test_index_text():
     assert Layout(tensors, set_fields={"index": 1}).index and not Layout(tensors, set_fields={"index": 2, "ceiling_nbytes": 1}).index
 
 
+def test_a_set_of_nothing():
+    """One file with the metadata, and no index that would name nothing."""
+    for index in (0, 1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            save_set(folder, {}, {"k": "v"}, {"index": index})
+            assert listing(folder) == ["model.safetensors"]
+            check_set(folder, {}, {"k": "v"})
+            for mode in (0, 1, 2):
+                writer = heftlib.Writer(folder, mode, {} if mode == 1 else None, {"k": "v"}, {"index": index}, overwrite=True)
+                assert writer.finish().nfiles == 1
+                writer.free()
+                assert listing(folder) == ["model.safetensors"]
+                check_set(folder, {}, {"k": "v"})
+
+
 def listing(folder):
     return sorted(os.listdir(folder))
 
@@ -113,7 +128,7 @@ def test_writing_and_overwriting():
             check_set(folder, tensors, metadata)
             files = cut([a.nbytes for _, a in tensors.values()], ceiling)
             assert stats.nfiles == len(files) and stats.ntensors == len(tensors)
-            with_index = index == 1 or (index == 0 and len(files) > 1)
+            with_index = bool(tensors) and (index == 1 or (index == 0 and len(files) > 1))
             assert len(listing(folder)) == len(files) + with_index
             try:
                 save_set(folder, tensors)
