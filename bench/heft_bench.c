@@ -121,9 +121,9 @@ static void read_ids(heft_archive *archive, const uint64_t *ids, uint64_t n) {
 
 /* The result is the weights: from them a program gets its tensors by name. With `verify` all is read once more, and compared
  * with the checksums that the file has. */
-static void load_file(const char *path, bool verify, heft_dtype dtype) {
+static void load_file(const char *path, bool verify, heft_dtype dtype, const heft_filter *filter) {
     heft_archive *archive = open_archive(path);
-    heft_load_options load = {.struct_size = sizeof load, .workers = options.workers, .dtype = dtype};
+    heft_load_options load = {.struct_size = sizeof load, .workers = options.workers, .dtype = dtype, .filter = filter};
     heft_weights *weights;
     heft_loaded tensor;
     if (verify) need(heft_archive_verify(archive, NULL, 0, &options, NULL, NULL, &err));
@@ -138,15 +138,20 @@ static void load_file(const char *path, bool verify, heft_dtype dtype) {
 }
 
 static void job_load(const char *path) {
-    load_file(path, false, HEFT_DTYPE_NONE);
+    load_file(path, false, HEFT_DTYPE_NONE, NULL);
 }
 
 static void job_npz_check(const char *path) {
-    load_file(path, true, HEFT_DTYPE_NONE);
+    load_file(path, true, HEFT_DTYPE_NONE, NULL);
 }
 
 static void job_load_cast(const char *path) {
-    load_file(path, false, HEFT_BF16);
+    load_file(path, false, HEFT_BF16, NULL);
+}
+
+static void job_rank(const char *path) {
+    heft_filter mine = {.struct_size = sizeof mine, .ep_rank = 3, .ep_world = 8, .num_experts = 512};
+    load_file(path, false, HEFT_DTYPE_NONE, &mine);
 }
 
 /* The names wanted are one a line in PATH.keep; that file is read before the clock starts. */
@@ -462,6 +467,7 @@ static const struct {
     {"npz_load", job_load},
     {"npz_check", job_npz_check},
     {"filter", job_filter},
+    {"rank", job_rank},
     {"slice_col", job_slice_col},
     {"slice_row", job_slice_row},
     {"save", job_save},

@@ -82,6 +82,8 @@ TABLE = [
     ("D load cold", "the same, cold", lambda r: [of_bound(r, 0.85), ahead(r)]),
     ("L load_cast hot", "load 1 GiB of F32 as BF16", lambda r: [of_slower(r, 0.8, ["bound", "bound-cast"]), ahead(r)]),
     ("A filter hot", "load every 4th tensor of the 512", lambda r: [of_bound(r, 0.8), ahead(r)]),
+    ("M load hot", "load 2 GiB, two layers of 512 experts", lambda r: [of_bound(r, 0.85), ahead(r)]),
+    ("M rank hot", "load what rank 3 of 8 keeps of it, 256 MiB", lambda r: [of_bound(r, 0.8), ahead(r)]),
     ("C load hot", "open and load 295,000 tensors", lambda r: [times(r, 25, ["st-numpy", "st-torch", "st-numpy+thp", "st-torch+thp"]),
                                                                seconds(120 * MS)]),
     ("G save hot", "save 1 GiB, not durable", lambda r: [of_bound(r, 0.9), times(r, 1.2, ["st-numpy", "st-torch", "mlx"])]),
