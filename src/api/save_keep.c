@@ -179,12 +179,13 @@ static heft_status keep_check_folder(const char *folder, const char *name, heft_
     return status;
 }
 
-/* A folder goes out of sight first, so that it is never there in part. */
+/* A folder goes out of sight first, and for good, so that it is never there in part. */
 static heft_status keep_remove_folder(const heft__target_folder *folder, const char *name, heft_error *err) {
     char temp[HEFT__TARGET_NAME_MAX + 1];
     heft_status status = keep_check_folder(folder->path, name, err);
     heft__target_temp_name(temp, name);
     if (status == HEFT_OK) status = heft__target_folder_rename(folder, name, temp, err);
+    if (status == HEFT_OK) status = heft__target_folder_sync(folder, err);
     return status == HEFT_OK ? heft__target_folder_remove(folder, temp, err) : status;
 }
 

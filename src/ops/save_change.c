@@ -154,7 +154,8 @@ heft_status heft__set_apply(heft__set_change *change, const heft__target_folder 
         if (status != HEFT_OK) heft__set_drop(change, folder);
         return status == HEFT_OK ? change_sync(change, folder, err) : status;
     }
-    status = change_mark(change, folder, err);
+    status = change_sync(change, folder, err); /* the marker speaks of files that are there for good */
+    if (status == HEFT_OK) status = change_mark(change, folder, err);
     if (status != HEFT_OK) {
         bool there = false;
         (void)heft__target_folder_has(folder, HEFT__SET_MARKER, &there, NULL);

@@ -21,6 +21,8 @@ static heft_status sidecar_remove(const heft__target *target, const heft__target
     heft_status status = HEFT_OK;
     if (heft__sidecar_name(target->name, name, sizeof name)) status = heft__target_folder_has(folder, name, &there, err);
     if (status == HEFT_OK && there) status = heft__target_folder_unlink(folder, name, err);
+    /* For good: nothing says that a disk keeps the order of this and of the rename. */
+    if (status == HEFT_OK && there && !target->no_sync) status = heft__target_folder_sync(folder, err);
     if (status == HEFT_OK && target->followed && heft__sidecar_name(target->path, path, sizeof path))
         status = heft__target_unlink(path, err);
     return status;

@@ -222,13 +222,15 @@ static void lay_out(int at, const disk_names *names, int parent, unsigned lucky)
     }
 }
 
-/* The first `applied` pending changes of names are there; bytes that were not synced are there in the sectors of `lucky`. */
-static void lay_out_and_look(void (*look)(const char *cut), int applied, unsigned lucky) {
+/* The first `applied` pending changes of names are there, but not the one before `lost` (0: all of them); bytes that were not
+ * synced are there in the sectors of `lucky`. */
+static void lay_out_and_look(void (*look)(const char *cut), int applied, int lost, unsigned lucky) {
     static disk_names after;
     char folder[400];
     snprintf(folder, sizeof folder, "%s", test_path("cut"));
     after = durable;
-    for (int i = 0; i < applied; i++) apply(&after, &pending[i]);
+    for (int i = 0; i < applied; i++)
+        if (i + 1 != lost) apply(&after, &pending[i]);
     int at = open(folder, O_RDONLY | O_DIRECTORY);
     assert_true(at >= 0);
     lay_out(at, &after, TOP, lucky);
@@ -242,9 +244,11 @@ static void on_event(const trap_event *event) {
     recording = false; /* what is looked at makes calls too, which still sync nothing */
     if (note(event))
         for (int applied = 0; applied <= npending; applied++) {
-            for (unsigned lucky = 1; disk_torn && lucky < 1u << DISK_SECTORS; lucky++) lay_out_and_look(disk_look, applied, lucky);
-            lay_out_and_look(disk_look, applied, 0);
-            lay_out_and_look(disk_look, applied, ~0u);
+            for (unsigned lucky = 1; disk_torn && lucky < 1u << DISK_SECTORS; lucky++)
+                lay_out_and_look(disk_look, applied, 0, lucky);
+            lay_out_and_look(disk_look, applied, 0, 0);
+            for (int lost = 0; lost <= (test_count(20) < 20 ? 0 : applied); lost++)
+                lay_out_and_look(disk_look, applied, lost, ~0u);
         }
     recording = true;
 }
@@ -295,5 +299,5 @@ void disk_end(void (*look)(const char *cut)) {
     recording = false;
     trap_end();
     trap_log = NULL;
-    if (look) lay_out_and_look(look, 0, 0);
+    if (look) lay_out_and_look(look, 0, 0, 0);
 }

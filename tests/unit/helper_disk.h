@@ -1,5 +1,6 @@
 /* A pretended disk that follows the system calls of a save, and gives back what it may hold after a power cut: what has been
- * written and not synced is lost or not, names that have been changed and not synced are old or new, folder by folder. */
+ * written and not synced is lost or not; of the changes of names whose folder was not synced the first ones are there, all but one
+ * of them (where programs run slowly: all of them). */
 #ifndef HEFT_TESTS_HELPER_DISK_H
 #define HEFT_TESTS_HELPER_DISK_H
 

@@ -33,7 +33,7 @@ static void look_for_new(const char *folder) {
 
 static void every_way(void **state) {
     (void)state;
-    for (size_t i = 0; i < nsave_ways; i++) {
+    for (size_t i = 0; i < nsave_ways; i += test_count(20) < 2 ? 6 : 1) { /* fewer under an emulator */
         heft_error err;
         way_now = &save_ways[i];
         if (!save_way_can(way_now)) continue;
@@ -69,7 +69,7 @@ static void resuming(void **state) {
     for (size_t i = 0; i < nsave_ways; i++) {
         way_now = &save_ways[i];
         if (strcmp(way_now->name, "a larger set") != 0 && strcmp(way_now->name, "one file for a set") != 0) continue;
-        for (uint64_t k = 1, last = false; !last; k++) {
+        for (uint64_t k = 1, last = false; !last; k += test_count(20) < 20 ? 7 : 1) {
             heft_error err;
             int status;
             disk_empty(folder);
@@ -90,7 +90,7 @@ static void resuming(void **state) {
             disk_end(look_for_new);
         }
     }
-    assert_true(outcomes[2] > 50 && outcomes[3] > 50);
+    assert_true(test_count(20) < 20 || (outcomes[2] > 50 && outcomes[3] > 50));
     free(folder);
     free(marker);
 }
