@@ -163,6 +163,26 @@ static void cancelling_works_at_every_block(void **state) {
         }
 }
 
+/* Between the first and the last report so much time passes, however many blocks end. */
+static void reports_are_rare(void **state) {
+    (void)state;
+    for (uint32_t workers = 1; workers <= 4; workers += 3) {
+        test_bytes origin = {.data = bytes, .nbytes = sizeof bytes};
+        work w = {.channel = {.source = test_source(&origin), .direct_fd = -1}, .stop_at = 9};
+        heft__engine_job job = job_of(&w);
+        job.workers = workers;
+        job.progress = watch;
+        job.progress_ctx = &w;
+        job.progress_seconds = 1000;
+        heft__engine_result result;
+        assert_int_equal(heft__engine_run(&heft__engine_pool, &job, &result, &err), HEFT_OK);
+        assert_int_equal(w.calls, 2);
+        assert_false(w.wrong);
+        assert_int_equal(w.last, sizeof bytes);
+        heft_source_unref(w.channel.source);
+    }
+}
+
 static void nothing_is_fine(void **state) {
     (void)state;
     work w = {.stop_at = 9};
@@ -221,7 +241,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_blocks_arrive),     cmocka_unit_test(steps_do_what_they_want),
         cmocka_unit_test(the_lowest_failure_wins), cmocka_unit_test(cancelling_works_at_every_block),
-        cmocka_unit_test(nothing_is_fine),         cmocka_unit_test(workers_are_let_in_where_the_way_is_long),
+        cmocka_unit_test(reports_are_rare),        cmocka_unit_test(nothing_is_fine),
+        cmocka_unit_test(workers_are_let_in_where_the_way_is_long),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -282,6 +282,43 @@ static void test_released(void **state) {
     heft_archive_unref(archive);
 }
 
+/* What a consumer waits for is read before what lies before it in the file: here the last tensor, which is the first by name. */
+static void test_waited_for_first(void **state) {
+    (void)state;
+    enum { ITEMS = 40, NBYTES = 65536 };
+    test_tensor tensors[ITEMS + 1];
+    char names[ITEMS][8];
+    for (int i = 0; i < ITEMS; i++) {
+        snprintf(names[i], sizeof names[i], "b.%d", i);
+        tensors[i] = (test_tensor){names[i], "F32", "16384", NULL, NBYTES};
+    }
+    tensors[ITEMS] = (test_tensor){"a", "U8", "65536", NULL, NBYTES}; /* smaller elements lie behind larger ones */
+    size_t nbytes;
+    uint8_t *file = test_safetensors(tensors, ITEMS + 1, NULL, &nbytes);
+    for (uint64_t ring = 0; ring <= 4 << 20; ring += 4 << 20) {
+        test_bytes bytes = {.data = file, .nbytes = nbytes};
+        heft_source *source = test_source(&bytes);
+        heft_archive *archive;
+        heft_load_options o = {.workers = 1, .block_nbytes = NBYTES};
+        heft_load_iter *iter;
+        heft_loaded t;
+        OK(heft_archive_open_source(source, NULL, &archive, &err));
+        heft_source_unref(source);
+        heft_load_plan *plan = planned(archive, &o);
+        bytes.calls = 0;
+        OK(heft_load_iter_new(plan, HEFT_LOAD_ORDER_NAME, ring, &iter, &err));
+        OK(heft_load_iter_next(iter, &t, &err));
+        assert_string_equal(t.name, "a");
+        assert_in_range(bytes.calls, 1, 3); /* of more than 40 */
+        for (int i = 0; i < ITEMS; i++) OK(heft_load_iter_next(iter, &t, &err));
+        assert_true(bytes.calls >= ITEMS);
+        heft_load_iter_free(iter, NULL);
+        heft_load_plan_free(plan);
+        heft_archive_unref(archive);
+    }
+    free(file);
+}
+
 /* What an iterator has read becomes weights that outlive it. */
 static void test_take(void **state) {
     (void)state;
@@ -343,7 +380,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each),       cmocka_unit_test(test_each_stops),  cmocka_unit_test(test_iterators),
         cmocka_unit_test(test_name_order), cmocka_unit_test(test_ring_limits), cmocka_unit_test(test_take),
-        cmocka_unit_test(test_released),
+        cmocka_unit_test(test_released),   cmocka_unit_test(test_waited_for_first),
         cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
