@@ -77,6 +77,35 @@ static heft_status save_round(const many_job *job, int round, heft_error *err) {
     return save(job->path, (uint8_t)(round + 1), job->set, err);
 }
 
+static heft_status sidecar_round(const many_job *job, int round, heft_error *err) {
+    const heft_save_options over = {.struct_size = sizeof over, .overwrite = true, .no_sync = true, .workers = 1,
+                                    .digests = round % 3 ? HEFT_DIGEST_SIDECAR : 0};
+    return marked_save(job->path, (uint8_t)(round + 1), SIZE, &over, NULL, err);
+}
+
+/* Some with sidecars: the one that is left is of the file that is left. */
+static void one_file_with_sidecars(void **state) {
+    (void)state;
+    static const int ways[][2] = {{1, THREADS}, {PROCESSES, 5}};
+    if (!(heft_features() & HEFT_FEATURE_XXHASH)) return;
+    test_mkdir("beside");
+    char *path = strdup(test_path("beside/x.safetensors")), *folder = strdup(test_path("beside"));
+    for (int i = 0; i < 8; i++) {
+        const int *way = ways[i % 2];
+        many_job job = {.path = path, .run = sidecar_round, .rounds = 3 + i % 3};
+        heft_archive *archive;
+        heft_error err;
+        assert_int_equal(many(&job, way[0], way[1]), way[0] * way[1] * job.rounds);
+        if (heft_archive_open(path, NULL, &archive, &err)) fail_msg("%s", err.message);
+        heft_status status = heft_archive_verify(archive, NULL, 0, NULL, NULL, NULL, &err);
+        if (status != HEFT_OK && status != HEFT_NOT_FOUND) fail_msg("%s", err.message);
+        assert_int_equal(marked_entries(folder), 1 + (status == HEFT_OK));
+        heft_archive_unref(archive);
+    }
+    free(path);
+    free(folder);
+}
+
 static void one_file(void **state) {
     (void)state;
     static const int ways[][2] = {{1, THREADS}, {PROCESSES, 1}, {PROCESSES, 5}};
@@ -166,7 +195,8 @@ static void one_file_edited_in_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_file), cmocka_unit_test(a_published_set),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_file), cmocka_unit_test(one_file_with_sidecars),
+                                       cmocka_unit_test(a_published_set),
                                        cmocka_unit_test(a_set_replaced_in_place), cmocka_unit_test(one_file_edited_in_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
