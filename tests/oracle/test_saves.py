@@ -119,6 +119,26 @@ def test_vectors():
         assert list(entries) == ["a", "c", "__heft_pad__.00000000", "b"]
 
 
+def test_name_tables():
+    """Tables of names as GPT-2 has them, in memory and in a file: both parse, and are equal."""
+    for layers in (12, 6):
+        names = ["wte", "wpe"] + [f"h.{i}.{part}" for i in range(layers) for part in
+                                  ("ln_1.weight", "ln_1.bias", "attn.bias", "attn.c_attn.weight", "attn.c_attn.bias",
+                                   "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight",
+                                   "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias")] + ["ln_f.weight", "ln_f.bias"]
+        tensors = {name: ("F32", numpy.full((1, 2 + i % 3), i, numpy.float32)) for i, name in enumerate(names)}
+        data, _ = save(None, tensors)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x")
+            save(path, tensors, no_sync=True)
+            assert pathlib.Path(path).read_bytes() == data
+            found = dict(safetensors.deserialize(data))
+            with Archive(data) as memory, Archive(path) as file:
+                assert sorted(found) == sorted(names) and len(memory) == len(file) == len(names)
+                for name, (_, array) in tensors.items():
+                    assert bytes(found[name]["data"]) == array.tobytes() == memory.view(name).read_bytes() == file.view(name).read_bytes()
+
+
 def test_views_of_files():
     rng = random.Random(6)
     with tempfile.TemporaryDirectory() as folder:
