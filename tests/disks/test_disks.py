@@ -15,7 +15,7 @@ import tempfile
 HEFT = os.path.abspath(sys.argv[1])
 UNITS = os.path.abspath(sys.argv[2])
 MAKE = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "btrfs": ["mkfs.btrfs", "-q"], "tmpfs": None, "overlay": None}
-TESTS = ["engine", "conformance", "facts", "load", "load_warm", "save", "save_set", "directory"]
+TESTS = ["engine", "conformance", "facts", "load", "load_warm", "save", "save_set", "save_sources", "directory"]
 TENSORS, NBYTES = 50, 4 << 20
 SKIPPED = 77
 
