@@ -10,7 +10,7 @@ uint64_t heft__load_archive_nbytes(const heft_archive *archive) {
     for (uint32_t i = 0; i < archive->nfiles; i++) {
         const heft__listing *listing = archive->files[i];
         sum += listing->header_nbytes + 1 + HEFT__HEADER_SLACK + listing->capacity * sizeof *listing->entries;
-        sum += heft__arena_nbytes(&listing->arena);
+        sum += heft__arena_nbytes(&listing->arena) + listing->spellings_capacity * sizeof *listing->spellings;
         if (archive->nfiles > 1) sum += heft__hash_index_nbytes(&listing->names);
     }
     return sum;
