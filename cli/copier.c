@@ -261,10 +261,11 @@ static bool copier_names_differ(const cli_copier *c) {
 static int copier_fail(const cli_copier *c, const heft_error *err) {
     bool source = err->status == HEFT_CORRUPT || err->status == HEFT_MISMATCH;
     heft_error plain = *err;
-    if (err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT)
+    bool header = err->fault == HEFT_FAULT_HEADER_LIMIT; /* of the file to be: a bound, not a fault */
+    if (err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT || header)
         plain.fault = HEFT_FAULT_CALL; /* what is advised for files that are read does not help here */
     (void)cli_fail(source ? c->source : c->target, &plain);
-    return cli_exit_code(err);
+    return header ? CLI_REFUSED : cli_exit_code(err);
 }
 
 static bool copier_refuse_unknown(const cli_copier *c, const heft_save_item *item) {

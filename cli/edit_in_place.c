@@ -41,7 +41,7 @@ static int in_place_fail(const char *path, heft_error *err) {
         err->status == HEFT_UNSUPPORTED) {
         bool other = err->status == HEFT_LIMIT || err->status == HEFT_UNSUPPORTED;
         cli_complain("%s%s", err->message, other ? ": leave out --in-place" : "");
-        return cli_exit_code(err);
+        return err->fault == HEFT_FAULT_HEADER_LIMIT ? CLI_REFUSED : cli_exit_code(err);
     }
     return cli_fail(path, err);
 }

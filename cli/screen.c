@@ -134,7 +134,7 @@ int cli_fail(const char *path, const heft_error *err) {
 }
 
 int cli_exit_code(const heft_error *err) {
-    if (err->status == HEFT_IO && screen_no_space(err->sys_errno)) return CLI_REFUSED;
+    if (err->fault == HEFT_FAULT_NO_SPACE || (err->status == HEFT_IO && screen_no_space(err->sys_errno))) return CLI_REFUSED;
     switch (err->status) {
     case HEFT_OK: return CLI_OK;
     case HEFT_INVALID_ARGUMENT: return err->fault == HEFT_FAULT_NOT_REGULAR ? CLI_UNREADABLE : CLI_USAGE;

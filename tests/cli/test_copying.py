@@ -236,6 +236,24 @@ class Files(Base):
         self.no_litter()
 
 
+class Space(Base):
+    def test_a_disk_that_is_too_small(self):
+        """Found out before anything is made, and said with the exit code of refusals."""
+        free = os.statvfs(self.top)
+        if free.f_bavail * free.f_frsize > 1 << 40:
+            self.skipTest("the disk is large")
+        try:
+            self.big(1 << 40)
+        except OSError as error:
+            self.skipTest("no sparse file of 1 TiB here: %s" % error)
+        before = sorted(os.listdir(self.top))
+        for target in ("out.safetensors", "out.npz", "out.npy", "out/"):
+            done = self.heft("copy", "--dtype-for", "*=u16", "big.safetensors", target, code=5)
+            self.assertIn(b"no space left", done.stderr)
+            self.assertIn(b"bytes are needed and", done.stderr)
+            self.assertEqual(sorted(os.listdir(self.top)), before)
+
+
 class Memory(Base):
     LARGEST, EACH, MANY = 32 << 20, 4 << 20, 32
 
