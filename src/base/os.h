@@ -78,7 +78,8 @@ void heft__os_catch_interrupt(void);
  * truncated), OUT_OF_MEMORY for SIGKILL, CANCELLED for one of the terminal. The caller has no threads. */
 heft_status heft__os_child(void (*work)(void *ctx, void *result), void *ctx, void *result, size_t nbytes,
                            heft_error *err);
-/* From now on a first SIGINT is only noted: the caller asks for it and ends in order. A second one ends the program. */
+/* From now on a first SIGINT, SIGTERM or SIGHUP is only noted: the caller asks for it and ends in order (130). A second one ends
+ * the program. What the program was started to ignore stays ignored. */
 void heft__os_defer_interrupt(void);
 bool heft__os_interrupted(void);
 

@@ -67,13 +67,16 @@ static void child_note(int number) {
 }
 
 void heft__os_defer_interrupt(void) {
-    struct sigaction old, action;
-    if (sigaction(SIGINT, NULL, &old) != 0 || old.sa_handler == SIG_IGN) return;
-    memset(&action, 0, sizeof action);
-    sigemptyset(&action.sa_mask);
-    action.sa_handler = child_note;
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction old, action;
+        if (sigaction(numbers[i], NULL, &old) != 0 || old.sa_handler == SIG_IGN) continue;
+        memset(&action, 0, sizeof action);
+        sigemptyset(&action.sa_mask);
+        action.sa_handler = child_note;
+        action.sa_flags = SA_RESTART;
+        sigaction(numbers[i], &action, NULL);
+    }
 }
 
 bool heft__os_interrupted(void) {

@@ -222,12 +222,16 @@ class Files(Base):
 
     def test_an_interrupt_leaves_nothing(self):
         self.big(512 << 20)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self.interrupted_by(number)
+
+    def interrupted_by(self, number):
         process = subprocess.Popen([HEFT, "copy", "--dtype-for", "*=i64", "--transpose", "*", "big.safetensors", "out.safetensors"],
                                    cwd=self.top, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         end = time.monotonic() + 20
         while time.monotonic() < end and not any(n.startswith(".heft-") for n in os.listdir(self.top)) and process.poll() is None:
             time.sleep(0.002)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
         if process.returncode == 0:
             self.skipTest("the copy was faster than the interrupt")
