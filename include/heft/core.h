@@ -159,7 +159,8 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(REPLACED, "replaced")                     /* a tensor in whose place an overlay puts its own */                  \
     X(EDIT_INTERRUPTED, "edit-interrupted")     /* the journal of an unfinished edit in place is there */              \
     X(JOURNAL_IGNORED, "journal-ignored")       /* a journal that is damaged or belongs to another file */             \
-    X(JOURNAL_ORPHAN, "journal-orphan")         /* a journal whose file is not there under its name */
+    X(JOURNAL_ORPHAN, "journal-orphan")         /* a journal whose file is not there under its name */                     \
+    X(STRUCTURED_ARRAY, "structured-array")     /* an npy array of records or of sub-arrays */
 
 typedef uint32_t heft_fault;
 enum {

@@ -194,7 +194,7 @@ static heft_status npy_descr_text(npy_text *t, const uint8_t *text, size_t len) 
     const uint8_t *digits = at;
     while (at < end && *at >= '0' && *at <= '9') at++;
     if (!npy_digits(digits, (size_t)(at - digits), &size))
-        return npy_fail(t, text, HEFT_CORRUPT, HEFT_FAULT_UNKNOWN_DTYPE, "'%s' is no dtype", spelling);
+        return npy_fail(t, text, HEFT_CORRUPT, HEFT_FAULT_HEADER_SYNTAX, "'%s' is no dtype", spelling);
     t->item_nbytes = size;
     if (at == end) t->out->dtype = npy_known(kind, size);
     if (t->out->dtype != HEFT_DTYPE_NONE) {
@@ -205,7 +205,7 @@ static heft_status npy_descr_text(npy_text *t, const uint8_t *text, size_t len) 
         return npy_void(t, text, size, spelling);
     t->item_nbytes = npy_foreign(kind, size, at, (size_t)(end - at), &name);
     if (!name || (t->item_nbytes == 0 && size != 0))
-        return npy_fail(t, text, HEFT_CORRUPT, HEFT_FAULT_UNKNOWN_DTYPE, "'%s' is no dtype", spelling);
+        return npy_fail(t, text, HEFT_CORRUPT, HEFT_FAULT_HEADER_SYNTAX, "'%s' is no dtype", spelling);
     if (t->options->list_unknown_dtypes) return HEFT_OK;
     return npy_fail(t, text, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "dtype '%s' (%s) has no counterpart in heft",
                     spelling, name);
@@ -228,7 +228,7 @@ static heft_status npy_fail_structured(npy_text *t) {
         }
         at = close;
     }
-    return npy_fail(t, open, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "a structured dtype with the fields %s",
+    return npy_fail(t, open, HEFT_UNSUPPORTED, HEFT_FAULT_STRUCTURED_ARRAY, "a structured dtype with the fields %s",
                     names[0] ? names : "(none)");
 }
 
@@ -238,7 +238,7 @@ static heft_status npy_descr(npy_text *t) {
     npy_skip(t);
     if (t->at < t->end && *t->at == '[') return npy_fail_structured(t);
     if (t->at < t->end && *t->at == '(')
-        return npy_fail(t, t->at, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "a dtype of sub-arrays");
+        return npy_fail(t, t->at, HEFT_UNSUPPORTED, HEFT_FAULT_STRUCTURED_ARRAY, "a dtype of sub-arrays");
     heft_status status = npy_string(t, &text, &len, "the text of a dtype");
     return status ? status : npy_descr_text(t, text, len);
 }
