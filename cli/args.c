@@ -164,6 +164,8 @@ const cli_option cli_option_table[] = {
      "list tensors of unknown dtype as opaque bytes"},
     {"unknown-dtypes", 0, ARG_FLAG, ARGS_AT(unknown_dtypes), CLI_COPIERS | CLI_EDIT, NULL, NULL,
      "copy tensors of unknown dtype as they are"},
+    {"unknown-dtypes", 0, ARG_FLAG, ARGS_AT(unknown_dtypes), CLI_DIGEST | CLI_VERIFY, NULL, NULL,
+     "take tensors of unknown dtype too, as bytes"},
     {"stdin-limit", 0, ARG_SIZE, ARGS_AT(stdin_limit), CLI_ALL, "SIZE", NULL,
      "most that PATH - reads of a pipe (a quarter of the\nfree memory)"},
     {"jobs", 'j', ARG_NUMBER, ARGS_AT(jobs), CLI_READERS | CLI_DIFF, "N", NULL, "threads (up to 4)"},

@@ -61,7 +61,7 @@ complete -c heft -n $ls -l models -d 'one row for each path'
 complete -c heft -n $ls -s 1 -l names -d 'names only'
 complete -c heft -n $ls -s b -l bytes -d 'exact numbers'
 complete -c heft -n '__fish_seen_subcommand_from ls info' -l fillers -d 'show fillers'
-complete -c heft -n '__fish_seen_subcommand_from ls info' -l unknown-dtypes -d 'as opaque bytes'
+complete -c heft -n '__fish_seen_subcommand_from ls info digest verify' -l unknown-dtypes -d 'as opaque bytes'
 complete -c heft -n '__fish_seen_subcommand_from ls show stats digest; and __heft_path >/dev/null' -a '(__heft_names)' -d tensor
 
 complete -c heft -n '__fish_seen_subcommand_from info' -l kinds -r -d 'rules for kinds of model'

@@ -67,7 +67,7 @@ static heft_status verify_places(verify_job *job, heft_error *err) {
     return HEFT_OK;
 }
 
-/* Which files are whole: all their tensors are asked for, known to heft, none is hidden, and none is bad already. */
+/* Which files are whole: all their tensors are asked for, none is hidden, and none is bad already. */
 static void verify_find_whole(verify_job *job) {
     const heft_archive *archive = job->archive;
     for (uint32_t i = 0; i < archive->nfiles; i++)
@@ -77,8 +77,7 @@ static void verify_find_whole(verify_job *job) {
         uint32_t file;
         const heft__entry *entry = heft__archive_entry(archive, id, &file);
         if (entry->flags & HEFT__ENTRY_FILLER) continue;
-        bool fine = job->place[id] && entry->dtype != HEFT_DTYPE_NONE &&
-                    job->tensors[job->place[id] - 1].verdict != HEFT_VERDICT_BAD;
+        bool fine = job->place[id] && job->tensors[job->place[id] - 1].verdict != HEFT_VERDICT_BAD;
         if (!fine) job->whole[file] = false;
     }
 }
@@ -88,7 +87,7 @@ static void verify_choose(verify_job *job) {
         uint32_t file;
         const heft__entry *entry = heft__archive_entry(job->archive, id, &file);
         bool filler = entry->flags & HEFT__ENTRY_FILLER, own = job->place[id] && job->known.by[id];
-        if (entry->dtype == HEFT_DTYPE_NONE || (!own && (filler || !job->whole[file]))) continue;
+        if (!own && (filler || !job->whole[file])) continue;
         if (job->place[id] && job->tensors[job->place[id] - 1].verdict == HEFT_VERDICT_BAD) continue;
         job->digested[job->ndigested++] = id;
     }

@@ -41,13 +41,12 @@ static heft_status digest_parts(digest_job *job, const heft_archive *archive, co
     for (uint64_t i = 0; i < job->n; i++) {
         const heft__entry *entry = heft__archive_entry(archive, ids ? ids[i] : i, &file);
         uint64_t nbytes = entry->end - entry->begin;
-        if (entry->dtype == HEFT_DTYPE_NONE)
-            return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_UNKNOWN_DTYPE, "a tensor of unknown dtype has no digest");
         job->items[i] = (heft_save_item){.name = entry->name, .name_len = entry->name_len, .archive = archive,
                                          .id = ids ? ids[i] : i};
         if (nbytes == 0) continue;
         heft__part *part = &job->parts[job->nparts++];
-        heft__part_make(part, &job->items[i], entry->dtype, job->total_nbytes, nbytes, &options);
+        heft_dtype dtype = entry->dtype ? entry->dtype : HEFT_U8; /* an unknown one is bytes */
+        heft__part_make(part, &job->items[i], dtype, job->total_nbytes, nbytes, &options);
         part->digest = job->chunks + job->first[i];
         job->total_nbytes += nbytes;
     }

@@ -1,5 +1,7 @@
-/* Tensors whose dtype heft lacks: copied byte for byte with its spelling, and nothing else can be done with them. */
+/* Tensors whose dtype heft lacks: copied byte for byte with their spelling, digests made and compared; nothing else is possible. */
 #include "helper_files.h"
+
+#include "digest/digest.h"
 
 #include <unistd.h>
 
@@ -177,6 +179,53 @@ static void nothing_else(void **state) {
     heft_archive_unref(archive);
 }
 
+/* Digests are of bytes, whatever they mean. */
+static void digests(void **state) {
+    (void)state;
+    heft_save_item items[8];
+    heft_save_options options = {.struct_size = sizeof options, .overwrite = true, .no_sync = true,
+                                 .digests = HEFT_DIGEST_TENSORS | HEFT_DIGEST_DATA};
+    heft_archive *archive = unknown_open(unknown_file());
+    uint64_t n = unknown_items(archive, items);
+    const char *path = test_path("digests.safetensors");
+    if (!heft__xxh3(false, NULL)) {
+        assert_int_equal(heft_save(path, items, n, &options, NULL, &err), HEFT_UNSUPPORTED);
+        heft_archive_unref(archive);
+        return;
+    }
+    OK(heft_save(path, items, n, &options, NULL, &err));
+    heft_archive_unref(archive);
+    archive = unknown_open(path);
+    uint8_t made[8][16], whole[16];
+    heft_verified tensors[8];
+    heft_verified_file file;
+    OK(heft_archive_digests(archive, NULL, 0, NULL, made, whole, &err));
+    OK(heft_archive_verify(archive, NULL, 0, NULL, tensors, &file, &err));
+    for (uint64_t id = 0; id < n; id++) {
+        assert_int_equal(tensors[id].verdict, HEFT_VERDICT_GOOD);
+        assert_memory_equal(tensors[id].found, made[id], 16);
+    }
+    assert_int_equal(file.data, HEFT_VERDICT_GOOD);
+    assert_memory_equal(file.found, whole, 16);
+    heft_archive_unref(archive);
+
+    size_t nbytes;
+    uint8_t *bytes = test_slurp(path, &nbytes);
+    archive = unknown_open(path);
+    heft_tensor tensor;
+    uint64_t id;
+    OK(heft_archive_find(archive, "e", SIZE_MAX, &id, &err));
+    OK(heft_archive_get(archive, id, &tensor, &err));
+    bytes[tensor.offset] ^= 1;
+    heft_archive_unref(archive);
+    archive = unknown_open(test_write("damaged.safetensors", bytes, nbytes));
+    assert_int_equal(heft_archive_verify(archive, NULL, 0, NULL, tensors, &file, &err), HEFT_MISMATCH);
+    assert_string_equal(err.tensor, "e");
+    assert_int_equal(tensors[id].verdict, HEFT_VERDICT_BAD);
+    heft_archive_unref(archive);
+    free(bytes);
+}
+
 static void allocations_fail(void **state) {
     (void)state;
     const char *path = unknown_file();
@@ -198,6 +247,7 @@ int main(void) {
         cmocka_unit_test(a_copy),
         cmocka_unit_test(a_set_and_an_edit),
         cmocka_unit_test(nothing_else),
+        cmocka_unit_test(digests),
         cmocka_unit_test(allocations_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
