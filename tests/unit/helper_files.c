@@ -205,7 +205,7 @@ const char *test_write_safetensors(const char *name, const test_tensor *tensors,
 static int64_t bytes_read_at(void *ctx, uint64_t offset, void *dst, size_t nbytes) {
     test_bytes *b = ctx;
     uint64_t call = ++b->calls, end = b->end ? b->end : b->nbytes;
-    if (call == b->fail_call) return -b->fail_errno;
+    if (call == b->fail_call || (b->fail_on && call > b->fail_call)) return -b->fail_errno;
     if (b->eintr && call % 2) return -EINTR;
     if (offset >= end) return 0;
     if (nbytes > end - offset) nbytes = (size_t)(end - offset);

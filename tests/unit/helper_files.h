@@ -52,6 +52,7 @@ typedef struct test_bytes {
     size_t most;            /* bytes of one call, 0: all that is wanted */
     uint64_t fail_call;     /* the call (1, 2, ...) that fails, 0: none */
     int fail_errno;         /* with this errno */
+    bool fail_on;           /* and so does every later one: what fails behind bytes that were had is asked for again */
     uint64_t end;           /* reads end here, 0: at nbytes (a source that lost its tail) */
     bool eintr;             /* every other call is interrupted first */
     _Atomic uint64_t calls, read_nbytes, released;

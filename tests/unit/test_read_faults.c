@@ -65,7 +65,7 @@ static void a_failing_call_names_tensor_and_place(void **state) {
     (void)state;
     made_archive made;
     for (uint64_t k = 1;; k++) {
-        test_bytes origin = {.data = bytes, .nbytes = ROOM, .most = 700, .fail_call = k, .fail_errno = EIO};
+        test_bytes origin = {.data = bytes, .nbytes = ROOM, .most = 700, .fail_call = k, .fail_errno = EIO, .fail_on = true};
         heft_source *source = test_source(&origin);
         made_archive_init(&made, source, tensors, TENSORS);
         heft_buffer buffer;
