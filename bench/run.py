@@ -6,7 +6,7 @@
   python3 bench/run.py --full             what docs/performance.md has: all rows, 7 samples, every peer (15 GB, 1 to 2 hours)
   python3 bench/run.py --full --samples 15    rows whose target is near the bound need as many
   python3 bench/run.py --only E,B         some scenarios (peers.py names them)
-  python3 bench/run.py --quick            3 samples, without the slowest peers
+  python3 bench/run.py --disturbed FILE   a sample during which the counter in that file changes is taken again (peers.py)
   python3 bench/run.py --heft-only        the bound program and heft
 
 Builds heft_bench (preset release), makes a virtual environment with the peers under build/, runs peers.py, and prints the
@@ -188,6 +188,7 @@ def main():
     ap.add_argument("--python", help="a Python that has the peers already")
     ap.add_argument("--data", type=Path, help="where the files of the scenarios are, or are made")
     ap.add_argument("--heft-only", action="store_true", help="the bound program and heft")
+    ap.add_argument("--disturbed", default="", help="a counter that must not change during a sample")
     ap.add_argument("--report", action="store_true", help="print the table of the last run again")
     a = ap.parse_args()
     os.chdir(ROOT)
@@ -207,6 +208,7 @@ def main():
         command = [a.python or environment(a.full), "bench/peers.py", "--heft", "heft=build/release/bench/heft_bench {job} {path}",
                    "--heft", "heft-reuse=env HEFT_BENCH_REUSE=1 build/release/bench/heft_bench {job} {path}",
                    "--peers", peers, "--only", a.only or ",".join(scenarios), "--data", data, "--out", out,
+                   "--disturbed", a.disturbed,
                    "--jobs", a.jobs or ",".join(sorted({key.split()[1] for key, *_ in TABLE} | {"check"})),
                    "--samples", str(a.samples or (7 if a.full else 5)), *([] if a.full else ["--small"])]
         subprocess.run([str(c) for c in command], check=True)
