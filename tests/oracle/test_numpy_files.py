@@ -166,7 +166,7 @@ def refused(rng):
             (numpy.zeros(3, dtype="V7"), "unknown-dtype", "raw bytes"),
             (numpy.zeros(3, dtype=NUMPY["BF16"]), "unknown-dtype", "void2"),
             (numpy.zeros(3, dtype=NUMPY["F8_E4M3"]), "unknown-dtype", "void1"),
-            (numpy.zeros(3, dtype=[("x", "<f4"), ("y z", "<i4", (2,))]), "unknown-dtype", "x, y z")]:
+            (numpy.zeros(3, dtype=[("x", "<f4"), ("y z", "<i4", (2,))]), "structured-array", "x, y z")]:
         data = npy(array)
         try:
             Archive(data)
