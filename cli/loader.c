@@ -49,7 +49,17 @@ static void loader_warn(const cli_loader *loader) {
     cli_text_free(&line);
 }
 
-/* The same of --dtype-for. False: there is one, and warnings are errors. */
+/* Free memory that cannot be known is compared with nothing. */
+static void loader_warn_memory(const cli_loader *loader) {
+    cli_text path = {0};
+    if (loader->args->quiet || loader->sum.memory.free_nbytes != HEFT_NONE) return;
+    cli_text_escaped(&path, loader->path, strlen(loader->path));
+    cli_complain("%.*s: warning: how much memory is free cannot be known, so nothing is refused for it; --limit sets a bound",
+                 (int)path.len, path.data);
+    cli_text_free(&path);
+}
+
+/* The same as loader_warn of --dtype-for. False: there is one, and warnings are errors. */
 static bool loader_warn_dtypes(const cli_loader *loader) {
     const cli_args *args = loader->args;
     bool all = true;
@@ -87,6 +97,7 @@ int cli_loader_open(const char *command, const cli_args *args, const heft_load_o
     if (heft_load_plan_new(out->archive, &mine, &out->plan, &err) != HEFT_OK) return cli_loader_fail(out, &err);
     heft_load_plan_summarize(out->plan, &out->sum);
     loader_warn(out);
+    loader_warn_memory(out);
     return loader_warn_dtypes(out) ? CLI_OK : CLI_REFUSED;
 }
 

@@ -390,6 +390,19 @@ class Screens(interplay.Terminals):
                 for byte in (b"\x1b", b"\x07"):
                     self.assertNotIn(byte, done.stdout + done.stderr, (command, more))
 
+    def test_memory_that_cannot_be_known(self):
+        hidden = ("unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh")
+        try:
+            able = subprocess.run([*hidden, "true"], capture_output=True, timeout=60).returncode == 0
+        except FileNotFoundError:
+            able = False
+        if not able:
+            self.skipTest("/proc can be hidden by root only")
+        for command, *more in (("plan",), ("load",), ("load", "-q")):
+            done = subprocess.run([*hidden, HEFT, command, *more, "bert"], cwd=self.top, env=ENV, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(b"warning: how much memory is free cannot be known" in done.stderr, not more)
+
     def test_short_work_has_no_bar(self):
         out = self.terminal("load", "bert")
         self.assertNotIn(b"ETA", out)
