@@ -71,6 +71,15 @@ const char *test_write(const char *name, const void *data, size_t nbytes) {
     return path;
 }
 
+int test_entries(const char *path) {
+    DIR *d = opendir(path);
+    int n = -2; /* . and .. */
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
 uint8_t *test_slurp(const char *path, size_t *nbytes) {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);

@@ -18,6 +18,8 @@ const char *test_mkdir(const char *name);
 const char *test_write(const char *name, const void *data, size_t nbytes);
 /* A whole file, malloc'ed with a NUL after it; fails the test if it cannot be read. */
 uint8_t *test_slurp(const char *path, size_t *nbytes);
+/* Files in a folder. */
+int test_entries(const char *path);
 /* Open descriptors of this process, or -1 where that cannot be known. */
 int test_count_fds(void);
 /* Threads of this process but for those that the kernel makes for io_uring, which it keeps for a while. */

@@ -53,14 +53,6 @@ static int leftovers(const char *path) {
     return n;
 }
 
-static int entries(const char *path) {
-    DIR *d = opendir(path);
-    int n = -2;
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 static unsigned mode_of(const char *path) {
     struct stat st;
     assert_int_equal(lstat(path, &st), 0);
@@ -100,7 +92,7 @@ static void modes_and_owners(void **state) {
         assert_int_equal(mark_of(test_path("modes/x")), 2);
     }
     umask(before);
-    assert_int_equal(entries(test_path("modes")), 1);
+    assert_int_equal(test_entries(test_path("modes")), 1);
 }
 
 static void existing_files_and_links(void **state) {
@@ -192,7 +184,7 @@ static void check_old(const char *folder, int fds, uint64_t k) {
     char path[600];
     snprintf(path, sizeof path, "%s/x", folder);
     if (mark_of(path) != 1) fail_msg("the old file is gone after call %u failed", (unsigned)k);
-    assert_int_equal(entries(folder), 1);
+    assert_int_equal(test_entries(folder), 1);
     assert_int_equal(test_count_fds(), fds);
 }
 
@@ -215,14 +207,14 @@ static void every_call_can_fail(void **state) {
             trap_end();
             if (status == HEFT_OK) {
                 assert_int_equal(mark_of(path), 2);
-                assert_int_equal(entries(folder), 1);
+                assert_int_equal(test_entries(folder), 1);
                 if (calls < k) break;
                 continue;
             }
             assert_int_equal(err.status, status);
             if (err.sys_errno != 0) assert_int_equal(err.sys_errno, codes[c]);
             if (mark_of(path) == 2) { /* the rename was done: only the sync of the folder, or a close, can have failed */
-                assert_int_equal(entries(folder), 1);
+                assert_int_equal(test_entries(folder), 1);
                 assert_int_equal(test_count_fds(), fds);
             } else check_old(folder, fds, k);
         }
@@ -281,7 +273,7 @@ static void interrupted_and_short_calls(void **state) {
         if (save_marked(path, (uint8_t)(i + 1), &over, &err)) fail_msg("%s", err.message);
         trap_end();
         assert_int_equal(mark_of(path), i + 1);
-        assert_int_equal(entries(test_path("short")), 1);
+        assert_int_equal(test_entries(test_path("short")), 1);
     }
 }
 
@@ -298,7 +290,7 @@ static void renames_that_do_not_replace(void **state) {
         assert_int_equal(save_marked(path, 9, NULL, &err), HEFT_EXISTS);
         trap_end();
         assert_int_equal(mark_of(path), i);
-        assert_int_equal(entries(test_path("new")), 1);
+        assert_int_equal(test_entries(test_path("new")), 1);
         unlink(path);
     }
 }
@@ -330,7 +322,7 @@ static void what_appears_meanwhile_is_kept(void **state) {
         uint8_t *text = test_slurp(path, &n);
         assert_string_equal((char *)text, "theirs");
         free(text);
-        assert_int_equal(entries(test_path("race")), 1);
+        assert_int_equal(test_entries(test_path("race")), 1);
     }
     free(path);
 }
@@ -359,7 +351,7 @@ static void a_full_disk(void **state) {
         assert_int_equal(err.fault, HEFT_FAULT_NO_SPACE);
     }
     assert_int_equal(mark_of(path), 1);
-    assert_int_equal(entries(folder), 1);
+    assert_int_equal(test_entries(folder), 1);
     assert_int_equal(umount(folder), 0);
     free(folder);
     free(path);
@@ -489,7 +481,7 @@ static void twenty_threads_save_one_path(void **state) {
     assert_int_equal(status, 0);
     assert_int_equal(atomic_load(&saved), 400);
     assert_int_equal(mark_of(path), 20);
-    assert_int_equal(entries(test_path("many")), 1);
+    assert_int_equal(test_entries(test_path("many")), 1);
     free(path);
 }
 
@@ -507,7 +499,7 @@ static void cancelled_saves_leave_nothing(void **state) {
         heft_error err;
         heft_save_options options = {.struct_size = sizeof options, .progress = stop_at_once, .progress_ctx = &calls};
         assert_int_equal(save_marked(path, 1, &options, &err), HEFT_CANCELLED);
-        assert_int_equal(entries(test_path("cancel")), 0);
+        assert_int_equal(test_entries(test_path("cancel")), 0);
     }
 }
 
@@ -569,7 +561,7 @@ static void every_allocation_can_fail(void **state) {
         assert_int_equal(t.live_blocks, 0);
         bool sidecar = access(test_path("memory/y.xxh3.json"), F_OK) == 0;
         bool there = access(test_path("memory/y"), F_OK) == 0; /* a sidecar may fail when the file is there */
-        assert_int_equal(entries(test_path("memory")), 1 + there + sidecar);
+        assert_int_equal(test_entries(test_path("memory")), 1 + there + sidecar);
         assert_true(there || status != HEFT_OK);
         unlink(test_path("memory/y"));
         if (status == HEFT_OK) break;

@@ -4,7 +4,6 @@
 #include "helper_files.h"
 #include "helper_target.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -65,14 +64,6 @@ static void assert_mark(const char *path, uint8_t mark) {
     heft_archive_unref(archive);
 }
 
-static int entries(const char *path) {
-    DIR *d = opendir(path);
-    int n = -2;
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
 static int no_trap(void **state) {
     (void)state;
     trap_log = NULL;
@@ -122,7 +113,7 @@ static void verify_sees_every_part(void **state) {
             no_trap(NULL);
             assert_true(spoil_done);
             if (status != HEFT_MISMATCH) fail_msg("format %d, byte %llu: %d", f, (unsigned long long)spoil_at, status);
-            assert_int_equal(entries(folder), 1);
+            assert_int_equal(test_entries(folder), 1);
             if (f < 2) assert_mark(path, 1);
         }
     }
@@ -160,7 +151,7 @@ static void sources_that_change(void **state) {
         if (status != HEFT_MISMATCH && status != HEFT_IO && status != HEFT_CORRUPT) fail_msg("way %d: %d", way, status);
         assert_non_null(strstr(err.message, "source"));
         assert_mark(path, 1);
-        assert_int_equal(entries(test_path("changed")), 2);
+        assert_int_equal(test_entries(test_path("changed")), 2);
         heft_archive_unref(archive);
     }
     free(source);
@@ -277,7 +268,7 @@ static void a_cache_of_the_hub_is_not_written_to(void **state) {
     assert_int_equal(heft_save(link, items, TENSORS, &over, NULL, &err), HEFT_OK);
     assert_mark(link, 2);
     assert_mark(blob, 1);
-    assert_int_equal(entries(test_path("models--o--n/blobs")), 1);
+    assert_int_equal(test_entries(test_path("models--o--n/blobs")), 1);
     free(blob);
     free(link);
 }
