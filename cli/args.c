@@ -32,7 +32,7 @@ const cli_option cli_option_table[] = {
      "one digest of all, whatever the order, names and files"},
     {"sidecar", 0, ARG_FLAG, ARGS_AT(sidecar), CLI_DIGEST, NULL, NULL,
      "write the digests of each file beside it, to\nFILE.xxh3.json, for heft verify"},
-    {"output", 'o', ARG_TEXT, ARGS_AT(output), CLI_DIGEST, "FILE", NULL, "with --sha256: write the lines to a file"},
+    {"output", 'o', ARG_TEXT, ARGS_AT(output), CLI_DIGEST, "FILE", NULL, "write SHA-256 of the files to FILE, for sha256sum -c"},
     {"format", 0, ARG_CHOICE, ARGS_AT(format), CLI_SHOW, "FORMAT", "unset,raw,json,npy",
      "of the output: raw (little-endian), json or npy (the\ndefault for FILE.npy)"},
     {"force", 'f', ARG_FLAG, ARGS_AT(force), CLI_SHOW | CLI_DIGEST | CLI_COPIERS, NULL, NULL, "replace what is there"},

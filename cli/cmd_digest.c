@@ -260,7 +260,10 @@ static bool digest_arguments_agree(const cli_args *args) {
     } rules[] = {
         {args->sha256 && args->noperands > 1, "--sha256 is of whole files: a GLOB does not go with it"},
         {args->sha256 && args->data, "--data is of tensors, --sha256 of files: one of them"},
-        {args->output && !args->sha256, "--output goes with --sha256"},
+        {args->output && args->noperands > 1,
+         "--output is of whole files, as --sha256 is: a GLOB does not go with it"},
+        {args->output && args->data, "--output is of files, as --sha256 is, and --data of tensors: one of them"},
+        {args->output && args->sidecar, "--output and --sidecar write different files: one of them"},
         {args->sidecar && (args->sha256 || args->data),
          "--sidecar writes all digests: --sha256 and --data do not go with it"},
         {args->sidecar && args->noperands > 1, "--sidecar is of all tensors of a file: a GLOB does not go with it"},
@@ -281,9 +284,10 @@ int cli_digest(const cli_args *args) {
     if (!digest_arguments_agree(args)) return CLI_USAGE;
     if (cli_open(args, s.path, &s.archive, &err) != HEFT_OK) return cli_fail(s.path, &err);
     cli_warn(args, s.path, s.archive);
-    heft_status status = args->sidecar  ? digest_sidecars(&s, &err)
-                         : args->sha256 ? digest_files(&s, &err)
-                                        : digest_tensors(&s, &err);
+    bool files = args->sha256 || args->output; /* what is written to a file is in the form of sha256sum */
+    heft_status status = args->sidecar ? digest_sidecars(&s, &err)
+                         : files       ? digest_files(&s, &err)
+                                       : digest_tensors(&s, &err);
     if (status == HEFT_OK && args->sidecar) digest_sidecars_tell(&s);
     int code = status == HEFT_OK ? CLI_OK : cli_fail(s.path, &err);
     free(s.digests);

@@ -396,9 +396,11 @@ static int copier_run(cli_copier *c) {
     const cli_args *args = c->args;
     int code = copier_prepare(c);
     if (code != CLI_OK) return code;
-    bool plan = !args->json && (args->dry_run || (c->form == CLI_COPY_SHARDED && !args->quiet));
     if (c->stream && !args->dry_run) return copier_write(c); /* what is printed would be taken for a part of it */
-    if (plan) cli_copier_plan(c);
+    if (!args->json && (args->dry_run || !args->quiet)) {
+        cli_copier_plan(c);
+        cli_flush(); /* it is there while the copy runs, also in a pipe */
+    }
     if (!args->dry_run) code = copier_write(c);
     if (code != CLI_OK) return code;
     if (args->json) cli_copier_json(c);

@@ -43,7 +43,7 @@ const cli_command cli_commands[] = {
      "make checksums of tensors, or of files in the form of sha256sum",
      "  heft digest model.safetensors\n"
      "  heft digest --data model-directory\n"
-     "  heft digest --sha256 -o model-directory/SHA256SUMS model-directory"},
+     "  heft digest -o model-directory/SHA256SUMS model-directory"},
     {"verify", CLI_VERIFY, cli_verify, "heft verify [OPTIONS] PATH [MANIFEST]",
      "tell whether tensors or files are what their checksums say",
      "  heft verify model.safetensors\n"
