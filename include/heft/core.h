@@ -160,7 +160,8 @@ HEFT_API const char *heft_status_text(heft_status status);
     X(EDIT_INTERRUPTED, "edit-interrupted")     /* the journal of an unfinished edit in place is there */              \
     X(JOURNAL_IGNORED, "journal-ignored")       /* a journal that is damaged or belongs to another file */             \
     X(JOURNAL_ORPHAN, "journal-orphan")         /* a journal whose file is not there under its name */                     \
-    X(STRUCTURED_ARRAY, "structured-array")     /* an npy array of records or of sub-arrays */
+    X(STRUCTURED_ARRAY, "structured-array")     /* an npy array of records or of sub-arrays */                         \
+    X(BAD_DIGESTS, "bad-digests")               /* digests in metadata or a sidecar that are none, or two of one name */
 
 typedef uint32_t heft_fault;
 enum {

@@ -544,8 +544,9 @@ typedef struct heft_verified_file {
  * of all data of their file. tensors[i] (may be NULL) is of ids[i]; files (may be NULL) takes one entry a file of the archive.
  * Reads in parallel and in bounded memory, but that a compressed member is decoded whole in each thread. On MISMATCH all have
  * been looked at, and the error names the first bad one, what was expected and what was found; `more` counts the others.
- * Errors: MISMATCH, NOT_FOUND (nothing is known of any of them: that is never success), CORRUPT (the metadata, or a sidecar, is
- * no such text), UNSUPPORTED (digests are known and the build lacks xxhash), and as heft_archive_digests.
+ * Errors: MISMATCH, NOT_FOUND (nothing is known of any of them: that is never success), CORRUPT (BAD_DIGESTS: the metadata, or a
+ * sidecar, is no such text, or has two digests of one name), UNSUPPORTED (BAD_DIGESTS: of an algorithm that is not known; else
+ * digests are known and the build lacks xxhash), and as heft_archive_digests.
  * Thread rule: any thread. */
 HEFT_API heft_status heft_archive_verify(const heft_archive *archive, const uint64_t *ids, uint64_t nids,
                                          const heft_read_options *options, heft_verified *tensors,

@@ -13,6 +13,7 @@
 
 static const char known_bad_sidecar[] = "it is no sidecar of digests as heft writes it";
 static const char known_bad_metadata[] = "its metadata heft.xxh3 is no object of names and 32 hexadecimal digits";
+static const char known_other[] = "its digests are of an algorithm that this version does not know";
 static const char known_no_memory[] = "out of memory"; /* never told as what is wrong with a text */
 
 typedef struct known_text {
@@ -103,12 +104,13 @@ static void known_data(const known_text *text, const uint8_t digest[16]) {
     file->by = text->by;
 }
 
-static heft_status known_fail(heft_error *err, heft_fault fault, const char *path, const char *why) {
+static heft_status known_fail(heft_error *err, const char *path, const char *why) {
     char name[300];
     heft__escape(name, sizeof name, path, strlen(path));
-    heft__fail(err, HEFT_CORRUPT, fault, "%s: %s", name, why);
+    heft_status status = why == known_other ? HEFT_UNSUPPORTED : HEFT_CORRUPT;
+    heft__fail(err, status, HEFT_FAULT_BAD_DIGESTS, "%s: %s", name, why);
     heft__error_file(err, path);
-    return HEFT_CORRUPT;
+    return status;
 }
 
 /* ---- metadata ---- */
@@ -120,8 +122,7 @@ static heft_status known_metadata(known_text *text, heft_error *err) {
     text->by = HEFT_VERIFIED_BY_METADATA;
     if (heft_archive_metadata_find(text->archive, text->file, "heft.data_xxh3", 14, &pair, NULL) == HEFT_OK) {
         if (!known_digits(pair.value, pair.value_len, digest))
-            return known_fail(err, HEFT_FAULT_BAD_METADATA, path,
-                              "its metadata heft.data_xxh3 is not 32 hexadecimal digits");
+            return known_fail(err, path, "its metadata heft.data_xxh3 is not 32 hexadecimal digits");
         known_data(text, digest);
     }
     if (heft_archive_metadata_find(text->archive, text->file, "heft.xxh3", 9, &pair, NULL) != HEFT_OK) return HEFT_OK;
@@ -134,7 +135,7 @@ static heft_status known_metadata(known_text *text, heft_error *err) {
     if (!why && heft__json_next(&json, &token) != HEFT__JSON_END) why = known_bad_metadata;
     known_end(text, pair.value_len);
     if (why == known_no_memory) return heft__fail_memory(err, pair.value_len);
-    return why ? known_fail(err, HEFT_FAULT_BAD_METADATA, path, why) : HEFT_OK;
+    return why ? known_fail(err, path, why) : HEFT_OK;
 }
 
 /* ---- sidecars ---- */
@@ -154,7 +155,7 @@ static const char *known_sidecar(known_text *text, const char *data, size_t nbyt
         if (heft__json_equals(&key, "algorithm", 9)) {
             if (value.type != HEFT__JSON_STRING || algorithm) return known_bad_sidecar;
             if (!heft__json_equals(&value, HEFT__SIDECAR_ALGORITHM, sizeof HEFT__SIDECAR_ALGORITHM - 1))
-                return "its digests are of an algorithm that this version does not know";
+                return known_other;
             algorithm = true;
         } else if (heft__json_equals(&key, "file_nbytes", 11)) {
             if (size || value.type != HEFT__JSON_NUMBER || !heft__json_u64(&value, &file->sidecar_nbytes))
@@ -183,14 +184,14 @@ heft_status heft__known_sidecar(heft__known *known, const heft_archive *archive,
     const char *why = known_begin(&text, nbytes) ? known_sidecar(&text, data, nbytes) : known_no_memory;
     known_end(&text, nbytes);
     if (why == known_no_memory) return heft__fail_memory(err, nbytes);
-    return why ? known_fail(err, HEFT_FAULT_CALL, path, why) : HEFT_OK;
+    return why ? known_fail(err, path, why) : HEFT_OK;
 }
 
 static heft_status known_read(const known_text *text, heft_source *source, heft_error *err) {
     const heft_allocator *alloc = &text->known->alloc;
     const char *path = heft_source_label(source);
     uint64_t nbytes = heft_source_size(source);
-    if (nbytes > KNOWN_SIDECAR_MOST) return known_fail(err, HEFT_FAULT_CALL, path, "it is larger than 1 GiB");
+    if (nbytes > KNOWN_SIDECAR_MOST) return known_fail(err, path, "it is larger than 1 GiB");
     char *data = heft__alloc(alloc, nbytes);
     heft_status status = data ? heft_source_read(source, 0, nbytes, data, err) : heft__fail_memory(err, nbytes);
     if (status == HEFT_OK)
