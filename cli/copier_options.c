@@ -1,5 +1,6 @@
 /* cli: a copy: what its flags say about the form, the digests and the metadata of what is written. */
 #include "copier.h"
+#include "kinds.h"
 
 #include "base/text.h"
 
@@ -104,19 +105,25 @@ static bool copier_set_metadata(cli_copier *c, const char *word) {
     return true;
 }
 
+/* A config.json of transformers beside the source names who will read the result. */
+static void copier_warn_format(cli_copier *c) {
+    static const char absent[] = "there is no metadata \"format\", without which transformers refuses a file: "
+                                 "--metadata format=pt sets it";
+    kind_config config;
+    for (uint64_t i = 0; i < c->options.nmetadata; i++)
+        if (c->metadata[i].key_len == 6 && memcmp(c->metadata[i].key, "format", 6) == 0) return;
+    cli_kinds_config(c->archive, &config);
+    if (config.architecture[0]) cli_copier_warn(c, absent, sizeof absent - 1);
+}
+
 /* The merged metadata of the source, and what is set; absent and empty stay what they are. */
-bool cli_copier_metadata(cli_copier *c) {
+static bool copier_collect_metadata(cli_copier *c) {
     uint64_t n = heft_archive_metadata_count(c->archive, HEFT_MERGED);
     bool any = c->args->metadata.n > 0;
     heft_file file;
     for (uint32_t i = 0; i < heft_archive_file_count(c->archive) && !any; i++)
         any = heft_archive_file(c->archive, i, &file, NULL) == HEFT_OK && file.has_metadata;
     if (!any) return true;
-    if (c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY) {
-        static const char lost[] = "npz and npy hold no metadata; it is left out";
-        if (n) cli_copier_warn(c, lost, sizeof lost - 1);
-        return true;
-    }
     c->metadata = calloc((size_t)n + c->args->metadata.n + 1, sizeof *c->metadata);
     if (!c->metadata) cli_die_memory();
     bool changes = copier_changes(c);
@@ -129,5 +136,16 @@ bool cli_copier_metadata(cli_copier *c) {
     for (size_t i = 0; i < c->args->metadata.n; i++)
         if (!copier_set_metadata(c, c->args->metadata.items[i])) return false;
     c->options.metadata = c->metadata;
+    return true;
+}
+
+bool cli_copier_metadata(cli_copier *c) {
+    if (c->form == CLI_COPY_NPZ || c->form == CLI_COPY_NPY) {
+        static const char lost[] = "npz and npy hold no metadata; it is left out";
+        if (heft_archive_metadata_count(c->archive, HEFT_MERGED)) cli_copier_warn(c, lost, sizeof lost - 1);
+        return true;
+    }
+    if (!copier_collect_metadata(c)) return false;
+    copier_warn_format(c);
     return true;
 }

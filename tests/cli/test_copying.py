@@ -183,6 +183,25 @@ class Files(Base):
         self.assertEqual(after, dict(before, format="np", a="b=c", empty=""))
         self.assertEqual(list(after), sorted(after))
 
+    def test_absent_format(self):
+        """Who reads the copy is known by the config.json beside the source: transformers wants metadata "format"."""
+        os.mkdir(self.path("model"))
+        self.maker.put("model/model.safetensors", make_inputs.tensors({"a": ("F32", [2], None)}))
+        config = self.path("model/config.json")
+        for text, warned in (('{"architectures": ["BertModel"]}', 1), ('{"model_type": "other"}', 0)):
+            with open(config, "w") as f:
+                f.write(text)
+            done = self.heft("copy", "-f", "model", "out.safetensors")
+            self.assertEqual(done.stderr.count(b"format=pt"), warned, done.stderr)
+        os.replace(config, self.path("config.json"))
+        with open(self.path("config.json"), "w") as f:
+            f.write('{"architectures": ["BertModel"]}')
+        os.replace(self.path("model/model.safetensors"), self.path("alone.safetensors"))
+        for args, warned in ((["out.safetensors"], 1), (["out.npz"], 0), (["--metadata", "format=pt", "pt.safetensors"], 0)):
+            self.assertEqual(self.heft("copy", "-f", "alone.safetensors", *args).stderr.count(b"format=pt"), warned)
+        self.assertEqual(self.heft("copy", "-f", "pt.safetensors", "out.safetensors").stderr, b"")
+        self.heft("copy", "--strict", "alone.safetensors", "new.safetensors", code=5)
+
     def test_digests(self):
         keys = {"heft.xxh3", "heft.data_xxh3"}
         done = subprocess.run([HEFT, "copy", "--digest", "bert", "in.safetensors"], cwd=self.top, env=ENV, capture_output=True)
