@@ -328,7 +328,8 @@ HEFT_API heft_status heft_load(const heft_archive *archive, const heft_load_opti
  * Errors and thread rule: as heft_load_run. */
 HEFT_API heft_status heft_warm(heft_load_plan *plan, heft_load_stats *stats, heft_error *err);
 
-/* The same on a thread of its own, while the program goes on. */
+/* The same on a thread of its own, while the program goes on. In a process that is forked meanwhile that thread is not: there
+ * heft_warmer_wait is INVALID_ARGUMENT, heft_warmer_poll is false, and heft_warmer_free does nothing. */
 typedef struct heft_warmer heft_warmer;
 
 /* Begins. The plan is the warmer's until that is freed; `progress` of its options is called on threads of the warmer.
@@ -460,7 +461,9 @@ HEFT_API heft_status heft_weights_read_deferred(const heft_weights *weights, con
 HEFT_API heft_status heft_load_each(heft_load_plan *plan, int (*deliver)(void *ctx, const heft_loaded *tensor),
                                     void *ctx, heft_load_stats *stats, heft_error *err);
 
-/* An iterator over a load that goes on meanwhile. One consumer thread. */
+/* An iterator over a load that goes on meanwhile. One consumer thread. A process that is forked meanwhile lacks its workers: there
+ * heft_load_iter_next and _take are INVALID_ARGUMENT, and heft_load_iter_free does nothing. Archives, and weights whose load had
+ * ended, may be used there; memory of a load that goes on is not there. */
 typedef struct heft_load_iter heft_load_iter;
 
 /* Starts one. `ring_nbytes` 0: all bytes go to arenas, items stay valid until the iterator is freed (or longer, see

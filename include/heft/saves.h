@@ -341,7 +341,9 @@ HEFT_API void heft_ties_free(heft_ties *ties);
 
 /* ---- one tensor after another ------------------------------------------------------------------------------------ */
 
-/* A save whose tensors are not all there at once. One thread at a time, but for heft_writer_write. */
+/* A save whose tensors are not all there at once. One thread at a time, but for heft_writer_write. A process that is forked
+ * meanwhile cannot go on with it: there every function is INVALID_ARGUMENT, and heft_writer_free does nothing, so that the parent
+ * can. */
 typedef struct heft_writer heft_writer;
 
 /* What is known when. */
@@ -390,7 +392,8 @@ HEFT_API void heft_writer_free(heft_writer *writer);
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
 
-/* Saves on a thread of its own, one after another, while the program goes on. */
+/* Saves on a thread of its own, one after another, while the program goes on. In a process that is forked meanwhile that thread is
+ * not: there heft_saver_start and _wait are INVALID_ARGUMENT, heft_saver_poll is false, and heft_saver_free does nothing. */
 typedef struct heft_saver heft_saver;
 
 /* Options of a saver. Zero is the default of each; struct_size = sizeof(heft_saver_options). Copied. */

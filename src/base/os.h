@@ -56,6 +56,11 @@ uint32_t heft__os_usable_cpus(void);
 void heft__os_allow_files(void);
 
 /* ---- os_process.c ---- */
+/* A number of this process; a child that is forked has another. */
+uint64_t heft__os_process(void);
+/* INVALID_ARGUMENT if that was the number of another process: `what` was made before a fork, and its threads and files in
+ * progress are the parent's. */
+heft_status heft__os_process_check(uint64_t process, const char *what, heft_error *err);
 /* Page faults of this process so far: without and with a read. 0 when unknown. */
 void heft__os_faults(uint64_t *minor, uint64_t *major);
 /* Takes the lock of that name of this user on this machine (a file in $XDG_RUNTIME_DIR, else /tmp), waiting for whoever has

@@ -1,6 +1,8 @@
 /* base: what the system counts for this process, and one lock for each user of a machine. */
 #include "base/os.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +12,20 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+uint64_t heft__os_process(void) {
+    return (uint64_t)getpid();
+}
+
+heft_status heft__os_process_check(uint64_t process, const char *what, heft_error *err) {
+    uint64_t now = heft__os_process();
+    if (process == now) return HEFT_OK;
+    heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
+               "the %s was made by process %llu, before the fork of this one: only that one can use it", what,
+               (unsigned long long)process);
+    heft__error_at(err, HEFT_NONE, process, now);
+    return HEFT_INVALID_ARGUMENT;
+}
 
 void heft__os_faults(uint64_t *minor, uint64_t *major) {
     struct rusage usage;

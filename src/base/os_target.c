@@ -149,6 +149,20 @@ heft_status heft__target_fail_space(heft_error *err, const char *path, uint64_t 
     return HEFT_LIMIT;
 }
 
+/* What no question beforehand could tell: a quota, or others who write meanwhile. With what is needed and what is free. */
+static heft_status target_fail_full(const heft__target *target, int code, const char *what, heft_error *err) {
+    uint64_t free_nbytes = HEFT_NONE;
+    heft_status status = heft__target_fail_errno(err, code, target->path, what);
+    bool full = code == ENOSPC || code == EDQUOT;
+    if (!err || !full || target->wanted == 0 || target->wanted == HEFT_NONE) return status;
+    size_t len = strlen(err->message);
+    snprintf(err->message + len, sizeof err->message - len, ": the file needs %llu bytes", (unsigned long long)target->wanted);
+    len = strlen(err->message);
+    if (code == ENOSPC && target_sys()->space(target->folder.fd, &free_nbytes) == 0 && free_nbytes != HEFT_NONE)
+        snprintf(err->message + len, sizeof err->message - len, " and %llu are free", (unsigned long long)free_nbytes);
+    return status;
+}
+
 /* Whether there is room, before anything is made. */
 static heft_status target_preflight(const heft__target *target, const heft__target_options *options, heft_error *err) {
     uint64_t free_nbytes = HEFT_NONE, nbytes = options->nbytes == HEFT_NONE ? 0 : options->nbytes - options->shared_nbytes;
@@ -167,7 +181,7 @@ heft_status heft__target_reserve(heft__target *target, uint64_t offset, uint64_t
         uint64_t free_nbytes = HEFT_NONE;
         if (code == ENOSPC && target_sys()->space(target->folder.fd, &free_nbytes) == 0 && free_nbytes < nbytes)
             return heft__target_fail_space(err, target->path, nbytes, free_nbytes);
-        return heft__target_fail_errno(err, code, target->path, "reserving space for");
+        return target_fail_full(target, code, "reserving space for", err);
     }
     /* This file system does not reserve. */
     return target->unreserved ? HEFT_OK : heft__target_resize(target, nbytes, err);
@@ -185,6 +199,7 @@ static void target_init(heft__target *target, const char *path, const heft__targ
     target->fd = target->direct_fd = target->folder.fd = -1;
     target->overwrite = options->overwrite;
     target->no_sync = options->no_sync;
+    target->wanted = options->nbytes;
     size_t len = strlen(path);
     if (len >= sizeof target->path) len = sizeof target->path - 1;
     memcpy(target->path, path, len);
@@ -223,6 +238,13 @@ heft_status heft__target_open(heft__target *target, const char *path, const heft
     heft_status status = target_find(target, path, options, err);
     if (status == HEFT_OK) status = target_begin(target, options, err);
     if (status != HEFT_OK) heft__target_abort(target);
+    return status;
+}
+
+heft_status heft__target_check(const char *path, const heft__target_options *options, heft_error *err) {
+    heft__target target;
+    heft_status status = target_find(&target, path, options, err);
+    heft__target_abort(&target);
     return status;
 }
 
@@ -278,7 +300,7 @@ static heft_status target_write_fd(heft__target *target, int fd, uint64_t offset
         if (got > 0) *done += (uint64_t)got;
         else if (got == 0 || errno != EINTR) {
             int code = got == 0 ? EIO : errno; /* a write that does nothing would do so forever */
-            heft_status status = heft__target_fail_errno(err, code, target->path, "writing");
+            heft_status status = target_fail_full(target, code, "writing", err);
             heft__error_at(err, offset + *done, nbytes, *done);
             return status;
         }

@@ -118,6 +118,7 @@ typedef struct heft__target {
     bool followed;   /* `path` is a link to it */
     uint32_t mode, uid, gid;
     bool unreserved; /* it has its size, and its space is not taken yet */
+    uint64_t wanted; /* bytes of the whole file, HEFT_NONE: not known */
     char name[HEFT__TARGET_NAME_MAX + 1]; /* in the folder */
     char temp[HEFT__TARGET_NAME_MAX + 1]; /* of the file in progress, in the folder; empty: there is none any more */
     char path[HEFT__TARGET_PATH_MAX];     /* as given, for messages */
@@ -128,8 +129,10 @@ typedef struct heft__target {
  * EXISTS, NOT_FOUND, PERMISSION, INVALID_ARGUMENT (a folder or device), LIMIT (NO_SPACE), IO. */
 heft_status heft__target_open(heft__target *target, const char *path, const heft__target_options *options,
                               heft_error *err);
-/* The same for plain name `name` in a folder that stays open; links of that name are replaced, what exists is kept or replaced
- * by whoever renames. */
+/* Step 1 alone, without the free space: whether it could be opened. Nothing is made. */
+heft_status heft__target_check(const char *path, const heft__target_options *options, heft_error *err);
+/* The same as _open for plain name `name` in a folder that stays open; links of that name are replaced, what exists is kept or
+ * replaced by whoever renames. */
 heft_status heft__target_open_in(heft__target *target, const heft__target_folder *folder, const char *name,
                                  const heft__target_options *options, heft_error *err);
 /* Opens the file that is there for a change where it stands: no file is made, and _abort closes it. *found is what it is.

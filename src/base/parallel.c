@@ -68,8 +68,9 @@ heft__crew *heft__crew_new(const heft_allocator *alloc, uint32_t workers) {
     return crew;
 }
 
-void heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
+uint32_t heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx) {
     if (crew->workers > 1) crew->made = parallel_start(crew->jobs, crew->workers, fn, ctx);
+    return crew->made;
 }
 
 uint32_t heft__crew_join(heft__crew *crew) {

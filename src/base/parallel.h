@@ -17,11 +17,11 @@
  * Returns the number of calls made, at least 1. */
 uint32_t heft__parallel(uint32_t workers, void (*fn)(void *ctx, uint32_t worker), void *ctx);
 
-/* The same without the caller: start makes threads for fn(ctx, 1) ... fn(ctx, workers - 1), as many as it can, and goes on.
- * Join waits for them, frees the crew, and returns their number and one more, for the caller. */
+/* The same without the caller: start makes threads for fn(ctx, 1) ... fn(ctx, workers - 1), as many as it can, and goes on. Join
+ * waits for them and frees the crew. Both return the number of threads and one more, for the caller. */
 typedef struct heft__crew heft__crew;
 heft__crew *heft__crew_new(const heft_allocator *alloc, uint32_t workers); /* NULL: no memory */
-void heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx);
+uint32_t heft__crew_start(heft__crew *crew, void (*fn)(void *ctx, uint32_t worker), void *ctx);
 uint32_t heft__crew_join(heft__crew *crew);
 
 /* A lock that can be waited at: for what several threads want and one of them makes. */

@@ -3,6 +3,7 @@
 #include "ops/load_run.h"
 
 #include "base/error.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "device/device.h"
 
@@ -14,6 +15,7 @@ enum { ITER_READING, ITER_GIVEN, ITER_RELEASED };
 struct heft_load_iter {
     heft__load_work work;
     heft_load_plan *load;
+    uint64_t process; /* whose it is: its workers are in no child that is forked */
     heft_plan *own; /* of a ring; NULL: the load's */
     heft_load_order order;
     uint64_t nkept, given; /* of the sequence */
@@ -258,6 +260,7 @@ heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint
     heft_load_iter *iter = heft__alloc_zero(&plan->alloc, sizeof *iter);
     if (!iter) return heft__fail_memory(err, sizeof *iter);
     iter->load = plan;
+    iter->process = heft__os_process();
     iter->order = order;
     iter->work.load = plan;
     iter->ended = true; /* until it has begun */
@@ -274,7 +277,7 @@ heft_status heft_load_iter_new(heft_load_plan *plan, heft_load_order order, uint
 }
 
 void heft_load_iter_free(heft_load_iter *iter, heft_load_stats *stats) {
-    if (!iter) return;
+    if (!iter || heft__os_process_check(iter->process, "iterator", NULL) != HEFT_OK) return; /* the parent goes on */
     heft_allocator alloc = iter->load->alloc;
     uint64_t narenas = iter->own ? iter->own->narenas : 0;
     if (!iter->ended) {
@@ -326,6 +329,7 @@ static heft_status iter_wait(heft_load_iter *iter, uint64_t index, heft_error *e
 
 heft_status heft_load_iter_next(heft_load_iter *iter, heft_loaded *out, heft_error *err) {
     memset(out, 0, sizeof *out);
+    if (heft__os_process_check(iter->process, "iterator", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (iter->failed != HEFT_OK) return iter_fail_again(iter, err);
     if (iter->given == iter->nkept) return iter->ended ? HEFT_OK : iter_end(iter, err);
     bool any = iter->order == HEFT_LOAD_ORDER_COMPLETION;
@@ -352,6 +356,7 @@ heft_status heft_load_iter_next(heft_load_iter *iter, heft_loaded *out, heft_err
 
 heft_status heft_load_iter_take(heft_load_iter *iter, heft_weights **out, heft_error *err) {
     *out = NULL;
+    if (heft__os_process_check(iter->process, "iterator", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (iter->states)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "what went through a ring cannot be taken");
     if (iter->failed != HEFT_OK || !iter->work.weights) return iter_fail_again(iter, err);

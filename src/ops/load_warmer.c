@@ -1,5 +1,6 @@
 /* ops: warming in the background, on a thread of its own. */
 #include "base/error.h"
+#include "base/os.h"
 #include "base/parallel.h"
 #include "ops/load_run.h"
 
@@ -7,9 +8,10 @@
 
 struct heft_warmer {
     heft_load_plan *plan;
+    uint64_t process;       /* whose it is: its thread is in no child that is forked */
     heft__monitor *monitor; /* guards `running` */
     heft__crew *crew;       /* until it has been waited for */
-    bool running, started;
+    bool running;
     atomic_bool cancelled;
     _Atomic uint64_t done_nbytes, total_nbytes;
     heft_load_stats stats;
@@ -35,7 +37,6 @@ static void warmer_run(void *ctx, uint32_t worker) {
     heft_warmer *warmer = ctx;
     const heft__warm_watch watch = {.progress = warmer_progress, .stop = warmer_stop, .ctx = warmer};
     (void)worker;
-    warmer->started = true;
     warmer->status = heft__warm(warmer->plan, &watch, &warmer->stats, &warmer->error);
     heft__monitor_enter(warmer->monitor);
     warmer->running = false;
@@ -48,6 +49,7 @@ heft_status heft_warmer_start(heft_load_plan *plan, heft_warmer **out, heft_erro
     heft_warmer *warmer = heft__alloc_zero(&plan->alloc, sizeof *warmer);
     if (!warmer) return heft__fail_memory(err, sizeof *warmer);
     warmer->plan = plan;
+    warmer->process = heft__os_process();
     warmer->stats.struct_size = sizeof warmer->stats;
     warmer->monitor = heft__monitor_new(&plan->alloc);
     warmer->crew = warmer->monitor ? heft__crew_new(&plan->alloc, 2) : NULL;
@@ -57,7 +59,7 @@ heft_status heft_warmer_start(heft_load_plan *plan, heft_warmer **out, heft_erro
         return heft__fail_memory(err, HEFT_NONE);
     }
     warmer->running = true;
-    heft__crew_start(warmer->crew, warmer_run, warmer);
+    if (heft__crew_start(warmer->crew, warmer_run, warmer) < 2) warmer_run(warmer, 0); /* no thread could be made */
     *out = warmer;
     return HEFT_OK;
 }
@@ -65,6 +67,7 @@ heft_status heft_warmer_start(heft_load_plan *plan, heft_warmer **out, heft_erro
 bool heft_warmer_poll(heft_warmer *warmer, uint64_t *done_nbytes, uint64_t *total_nbytes) {
     if (done_nbytes) *done_nbytes = atomic_load(&warmer->done_nbytes);
     if (total_nbytes) *total_nbytes = atomic_load(&warmer->total_nbytes);
+    if (heft__os_process_check(warmer->process, "warmer", NULL) != HEFT_OK) return false;
     heft__monitor_enter(warmer->monitor);
     bool running = warmer->running;
     heft__monitor_leave(warmer->monitor);
@@ -77,10 +80,10 @@ void heft_warmer_cancel(heft_warmer *warmer) {
 
 heft_status heft_warmer_wait(heft_warmer *warmer, heft_load_stats *stats, heft_error *err) {
     if (!warmer) return heft__fail_null(err, "warmer");
+    if (heft__os_process_check(warmer->process, "warmer", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (warmer->crew) {
         (void)heft__crew_join(warmer->crew);
         warmer->crew = NULL;
-        if (!warmer->started) warmer_run(warmer, 0); /* no thread could be made */
     }
     if (stats) {
         size_t size = stats->struct_size;
@@ -92,7 +95,7 @@ heft_status heft_warmer_wait(heft_warmer *warmer, heft_load_stats *stats, heft_e
 }
 
 void heft_warmer_free(heft_warmer *warmer) {
-    if (!warmer) return;
+    if (!warmer || heft__os_process_check(warmer->process, "warmer", NULL) != HEFT_OK) return; /* the parent goes on */
     heft_allocator alloc = warmer->plan->alloc;
     heft_warmer_cancel(warmer);
     (void)heft_warmer_wait(warmer, NULL, NULL);

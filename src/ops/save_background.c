@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/os.h"
 #include "base/parallel.h"
 #include "ops/save_set.h"
 
@@ -10,6 +11,7 @@
 struct heft_saver {
     heft_saver_options options;
     heft_allocator alloc;
+    uint64_t process;       /* whose it is: its thread is in no child that is forked */
     heft__monitor *monitor; /* guards `running` */
     heft__crew *crew;       /* of the save that has not been waited for, NULL: none */
     bool running;
@@ -23,7 +25,7 @@ struct heft_saver {
     uint64_t nitems;
     heft_save_options save;
     heft_set_options set;
-    bool is_set, started;
+    bool is_set;
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes);
     void *progress_ctx;
     heft_save_stats stats;
@@ -175,7 +177,6 @@ static heft_status saver_file(heft_saver *saver) {
 static void saver_run(void *ctx, uint32_t worker) {
     heft_saver *saver = ctx;
     (void)worker;
-    saver->started = true;
     saver->status = saver->is_set ? heft__save_set(saver->path, saver->items, saver->nitems, &saver->save, &saver->set,
                                                    &saver->stats, &saver->error)
                                   : saver_file(saver);
@@ -219,6 +220,7 @@ heft_status heft_saver_new(const heft_saver_options *options, heft_saver **out, 
     }
     saver->options = checked;
     saver->alloc = alloc;
+    saver->process = heft__os_process();
     saver->monitor = monitor;
     heft__arena_init(&saver->arena, &alloc);
     *out = saver;
@@ -248,6 +250,7 @@ static heft_status saver_begin(heft_saver *saver, const char *path, const heft_s
 heft_status heft_saver_start(heft_saver *saver, const char *path, const heft_save_item *items, uint64_t nitems,
                              const heft_save_options *options, const heft_set_options *set_options, heft_error *err) {
     if (!saver || !path || (!items && nitems)) return heft__fail_null(err, !saver ? "saver" : !path ? "path" : "items");
+    if (heft__os_process_check(saver->process, "saver", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (saver->crew)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL,
                           "a save of this saver is going on, or has not been waited for");
@@ -262,14 +265,14 @@ heft_status heft_saver_start(heft_saver *saver, const char *path, const heft_sav
     atomic_store(&saver->total_nbytes, 0);
     memset(&saver->stats, 0, sizeof saver->stats);
     saver->running = true;
-    saver->started = false;
-    heft__crew_start(saver->crew, saver_run, saver);
+    if (heft__crew_start(saver->crew, saver_run, saver) < 2) saver_run(saver, 0); /* no thread could be made */
     return HEFT_OK;
 }
 
 bool heft_saver_poll(heft_saver *saver, uint64_t *done_nbytes, uint64_t *total_nbytes) {
     if (done_nbytes) *done_nbytes = atomic_load(&saver->done_nbytes);
     if (total_nbytes) *total_nbytes = atomic_load(&saver->total_nbytes);
+    if (heft__os_process_check(saver->process, "saver", NULL) != HEFT_OK) return false;
     heft__monitor_enter(saver->monitor);
     bool running = saver->running;
     heft__monitor_leave(saver->monitor);
@@ -283,10 +286,10 @@ void heft_saver_cancel(heft_saver *saver) {
 heft_status heft_saver_wait(heft_saver *saver, heft_save_stats *stats, heft_error *err) {
     if (stats) memset(stats, 0, sizeof *stats);
     if (!saver) return heft__fail_null(err, "saver");
+    if (heft__os_process_check(saver->process, "saver", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (!saver->crew) return HEFT_OK;
     (void)heft__crew_join(saver->crew);
     saver->crew = NULL;
-    if (!saver->started) saver_run(saver, 0); /* no thread could be made */
     saver_clear(saver);
     if (saver->status == HEFT_OK && stats) *stats = saver->stats;
     if (saver->status != HEFT_OK && err) *err = saver->error;
@@ -294,7 +297,7 @@ heft_status heft_saver_wait(heft_saver *saver, heft_save_stats *stats, heft_erro
 }
 
 void heft_saver_free(heft_saver *saver) {
-    if (!saver) return;
+    if (!saver || heft__os_process_check(saver->process, "saver", NULL) != HEFT_OK) return; /* the parent goes on */
     heft_allocator alloc = saver->alloc;
     (void)heft_saver_wait(saver, NULL, NULL);
     heft__free(&alloc, saver->snapshot, saver->snapshot_nbytes);

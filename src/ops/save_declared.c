@@ -1,5 +1,6 @@
 /* ops: declared tensors: every place is known, and bytes are written to it as they come. */
 #include "base/error.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "ops/save_writer.h"
 
@@ -117,6 +118,7 @@ heft_status heft__declared_write(heft_writer *writer, uint64_t item, uint64_t of
 heft_status heft_writer_write(heft_writer *writer, uint64_t item, uint64_t offset, const void *data, uint64_t nbytes,
                               heft_error *err) {
     if (!writer) return heft__fail_null(err, "writer");
+    if (heft__os_process_check(writer->process, "writer", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (writer->mode != HEFT_WRITER_DECLARED || writer->ended || item >= writer->nitems)
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "%s",
                           writer->ended                            ? "the writer has ended"

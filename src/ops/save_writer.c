@@ -1,5 +1,6 @@
 /* ops: saves one tensor after another: what all modes share, and the one that collects a file in memory. */
 #include "base/error.h"
+#include "base/os.h"
 #include "ops/save_writer.h"
 
 #include <string.h>
@@ -124,6 +125,7 @@ static bool writer_is_full(const heft_writer *writer, uint64_t nbytes) {
 heft_status heft_writer_add(heft_writer *writer, const heft_save_item *item, heft_error *err) {
     heft__item checked;
     if (!writer || !item) return heft__fail_null(err, writer ? "item" : "writer");
+    if (heft__os_process_check(writer->process, "writer", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (writer->ended || writer->mode == HEFT_WRITER_DECLARED)
         return writer_refuse(err, writer->ended ? "the writer has ended" : "all tensors of this writer are declared");
     if (writer->nitems >= UINT32_MAX / 2) return writer_refuse(err, "too many items");
@@ -167,6 +169,7 @@ static heft_status writer_finish_collected(heft_writer *writer, heft_error *err)
 heft_status heft_writer_finish(heft_writer *writer, heft_save_stats *stats, heft_error *err) {
     if (stats) memset(stats, 0, sizeof *stats);
     if (!writer) return heft__fail_null(err, "writer");
+    if (heft__os_process_check(writer->process, "writer", err) != HEFT_OK) return HEFT_INVALID_ARGUMENT;
     if (writer->ended) return writer_refuse(err, "the writer has ended");
     heft_status status;
     if (writer->mode == HEFT_WRITER_DECLARED) {
@@ -185,7 +188,7 @@ heft_status heft_writer_finish(heft_writer *writer, heft_save_stats *stats, heft
 }
 
 void heft_writer_free(heft_writer *writer) {
-    if (!writer) return;
+    if (!writer || heft__os_process_check(writer->process, "writer", NULL) != HEFT_OK) return; /* the parent goes on */
     heft_allocator alloc = writer->alloc;
     heft__declared_free(writer);
     heft__stream_free(writer);
@@ -259,6 +262,9 @@ static heft_status writer_open(heft_writer *writer, const char *path, const heft
         heft__arena_init(&writer->layout->arena, &writer->alloc);
     }
     if (status == HEFT_OK && writer->is_set) status = writer_begin_set(writer, options, set_options, err);
+    heft__target_options file = {.links = writer->options.symlink, .overwrite = writer->options.overwrite};
+    /* What collects or streams makes its file later: not only then shall it be known that it may not be. */
+    if (status == HEFT_OK && !writer->is_set) status = heft__target_check(path, &file, err);
     if (status == HEFT_OK && writer->mode == HEFT_WRITER_DECLARED) status = heft__declared_open(writer, items, nitems, err);
     return status;
 }
@@ -276,6 +282,7 @@ heft_status heft_writer_open(const char *path, heft_writer_mode mode, const heft
     if (!writer) return heft__fail_memory(err, sizeof *writer);
     writer->alloc = alloc;
     writer->mode = mode;
+    writer->process = heft__os_process();
     writer->options = checked;
     writer->is_set = set_options != NULL;
     writer->target.fd = writer->target.direct_fd = writer->target.folder.fd = -1;
