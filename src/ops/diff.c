@@ -43,18 +43,41 @@ static bool diff_distance(double a, double b, double *distance, double *size) {
     return true;
 }
 
-/* Integers of 64 bits, exactly, and complex numbers: what one double does not hold. */
-static bool diff_distance_wide(heft_scalar a, heft_scalar b, double *distance, double *size) {
-    if (a.kind == 'c') {
-        if (!isfinite(a.re) || !isfinite(a.im) || !isfinite(b.re) || !isfinite(b.im)) return false;
-        double re = a.re - b.re, im = a.im - b.im, x = a.re * a.re + a.im * a.im, y = b.re * b.re + b.im * b.im;
-        *distance = heft__root(re * re + im * im);
-        *size = heft__root(x > y ? x : y);
+static double diff_real(heft_scalar value) {
+    return value.kind == 'i' ? (double)value.i : value.kind == 'f' || value.kind == 'c' ? value.re : (double)value.u;
+}
+
+/* Sign and magnitude of a whole number below 2^64, whatever holds it. */
+static bool diff_whole(heft_scalar value, bool *below, uint64_t *magnitude) {
+    double size = value.re < 0 ? -value.re : value.re;
+    *below = value.kind == 'i' ? value.i < 0 : value.kind == 'f' && value.re < 0;
+    *magnitude = value.kind == 'i' ? *below ? 0 - (uint64_t)value.i : (uint64_t)value.i : value.u;
+    if (value.kind != 'f') return true;
+    if (!(size < 18446744073709551616.0) || (double)(uint64_t)size != size) return false;
+    *magnitude = (uint64_t)size;
+    return true;
+}
+
+/* Integers of 64 bits, exactly, also beside floats, and complex numbers: what one double does not hold. */
+static bool diff_distance_wide(heft_scalar a, heft_scalar b, double *distance, double *size, double *of_a) {
+    bool a_below, b_below;
+    uint64_t x, y;
+    if (a.kind == 'c' || b.kind == 'c') {
+        double a_im = a.kind == 'c' ? a.im : 0, b_im = b.kind == 'c' ? b.im : 0, p = diff_real(a), q = diff_real(b);
+        if (!isfinite(p) || !isfinite(a_im) || !isfinite(q) || !isfinite(b_im)) return false;
+        double of_b = heft__root(q * q + b_im * b_im);
+        *of_a = heft__root(p * p + a_im * a_im);
+        *distance = heft__root((p - q) * (p - q) + (a_im - b_im) * (a_im - b_im));
+        *size = *of_a > of_b ? *of_a : of_b;
         return true;
     }
-    bool a_below = a.kind == 'i' && a.i < 0, b_below = b.kind == 'i' && b.i < 0;
-    uint64_t x = a_below ? 0 - (uint64_t)a.i : a.kind == 'i' ? (uint64_t)a.i : a.u;
-    uint64_t y = b_below ? 0 - (uint64_t)b.i : b.kind == 'i' ? (uint64_t)b.i : b.u;
+    double p = diff_real(a);
+    *of_a = p < 0 ? -p : p;
+    if (!diff_whole(a, &a_below, &x) || !diff_whole(b, &b_below, &y)) {
+        if (!diff_distance(p, diff_real(b), distance, size)) return false;
+        if (!(*distance > 0)) *distance = 1; /* 2^64, and an integer that rounds to it: one of the two is one */
+        return true;
+    }
     *size = (double)(x > y ? x : y);
     *distance = a_below != b_below ? (double)x + (double)y : (double)(x > y ? x - y : y - x);
     return true;
@@ -91,10 +114,11 @@ typedef struct diff_pair {
 } diff_pair;
 
 static void diff_element(const diff_pair *pair, uint64_t i, double a, double b, uint64_t index, diff_sum *sum) {
-    double distance, size;
-    bool finite = pair->wide ? diff_distance_wide(heft_dtype_get(pair->dtype[0], pair->data[0], i),
-                                                  heft_dtype_get(pair->dtype[1], pair->data[1], i), &distance, &size)
-                             : diff_distance(a, b, &distance, &size);
+    double distance, size, magnitude = a < 0 ? -a : a;
+    bool finite = pair->wide
+                      ? diff_distance_wide(heft_dtype_get(pair->dtype[0], pair->data[0], i),
+                                           heft_dtype_get(pair->dtype[1], pair->data[1], i), &distance, &size, &magnitude)
+                      : diff_distance(a, b, &distance, &size);
     if (!pair->same && finite && !(distance > 0)) return;
     if (!pair->same && !finite && (a == b || (isnan(a) && isnan(b)))) return;
     if (sum->ndifferent++ == 0) sum->first = index;
@@ -103,7 +127,6 @@ static void diff_element(const diff_pair *pair, uint64_t i, double a, double b, 
         sum->nbeyond += !(isnan(a) && isnan(b)); /* NaNs of other bits are close */
         return;
     }
-    double magnitude = pair->wide ? size : a < 0 ? -a : a;
     sum->nbeyond += distance > pair->job->options.tolerance + pair->job->options.relative * magnitude;
     sum->squares += distance * distance;
     if (distance > sum->max_abs) sum->max_abs = distance;
@@ -135,10 +158,6 @@ static bool diff_is_wide(heft_dtype dtype) {
     return info->kind == 'c' || (info->bits == 64 && (info->kind == 'i' || info->kind == 'u'));
 }
 
-static bool diff_is_integer(heft_dtype dtype) {
-    return heft__dtypes[dtype].kind != 'f' && heft__dtypes[dtype].kind != 'c';
-}
-
 static heft_dtype diff_dtype(const heft_archive *archive, uint64_t id) {
     uint32_t file;
     return heft__archive_entry(archive, id, &file)->dtype;
@@ -156,9 +175,7 @@ static void diff_piece(void *ctx, const heft__sweep_piece *piece) {
     pair.nbytes = info->bits / 8u;
     if (pair.same && memcmp(pair.data[0], pair.data[1], (piece->nelems * info->bits + 7) / 8) == 0) return;
     pair.ulp = pair.same && info->kind == 'f' && info->bits >= 8;
-    pair.wide = pair.same ? diff_is_wide(pair.dtype[0])
-                          : (diff_is_wide(pair.dtype[0]) || diff_is_wide(pair.dtype[1])) && diff_is_integer(pair.dtype[0]) &&
-                                diff_is_integer(pair.dtype[1]);
+    pair.wide = diff_is_wide(pair.dtype[0]) || diff_is_wide(pair.dtype[1]);
     for (uint64_t i = 0; i < piece->nelems; i += DIFF_BLOCK)
         diff_block(&pair, i, piece->nelems - i < DIFF_BLOCK ? piece->nelems - i : DIFF_BLOCK, piece->first, sum);
 }
@@ -239,7 +256,8 @@ static heft_status diff_norms(diff_job *job, heft_error *err) {
     for (uint64_t i = job->nitems; i-- > 0 && status == HEFT_OK;) {
         if (!(job->squares[i] > 0)) continue;
         double of_a = stats[--n].norm, of_difference = heft__root(job->squares[i]);
-        job->diff->tensors[job->items[i]].rel_l2 = of_a > 0 ? of_difference / of_a : (double)INFINITY;
+        job->diff->tensors[job->items[i]].rel_l2 = of_a > 0 && isfinite(of_difference) ? of_difference / of_a
+                                                                                                            : (double)INFINITY;
     }
     heft__free(alloc, stats, stats_nbytes);
     heft__free(alloc, ids, nbytes);

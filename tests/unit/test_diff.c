@@ -180,6 +180,60 @@ static void names_shapes_dtypes(void **state) {
     for (int s = 0; s < 2; s++) saved_end(&sides[s]);
 }
 
+/* Of two dtypes the values count, also those that no double holds. */
+static void values_across_dtypes(void **state) {
+    (void)state;
+    const int64_t large = (INT64_C(1) << 53) + 1, most = INT64_MIN, two[] = {2}, whole[] = {-1, 7};
+    const double near = 9007199254740992, least = -9223372036854775808.0, huge = 18446744073709551616.0, part = 0.5;
+    const double low = -1.7e308, high = 1.7e308;
+    const float ones[] = {1, 0}, same[] = {-1, 7}, odd[] = {-1, 1, 7, 0};
+    const uint64_t all = UINT64_MAX, none = 0;
+    const heft_save_item of_a[] = {{.data = &large, .dtype = HEFT_I64}, {.data = &most, .dtype = HEFT_I64},
+                                   {.data = &all, .dtype = HEFT_U64},   {.data = &none, .dtype = HEFT_U64},
+                                   {.data = whole, .dtype = HEFT_I64, .rank = 1, .shape = two},
+                                   {.data = ones, .dtype = HEFT_C64},
+                                   {.data = odd, .dtype = HEFT_C64, .rank = 1, .shape = two},
+                                   {.data = &low, .dtype = HEFT_F64}};
+    const heft_save_item of_b[] = {{.data = &near, .dtype = HEFT_F64},  {.data = &least, .dtype = HEFT_F64},
+                                   {.data = &huge, .dtype = HEFT_F64},  {.data = &part, .dtype = HEFT_F64},
+                                   {.data = same, .dtype = HEFT_F32, .rank = 1, .shape = two},
+                                   {.data = ones, .dtype = HEFT_F32},
+                                   {.data = same, .dtype = HEFT_F32, .rank = 1, .shape = two},
+                                   {.data = &high, .dtype = HEFT_F64}};
+    static const heft_diff_state expected[] = {HEFT_DIFF_CHANGED, HEFT_DIFF_EQUAL, HEFT_DIFF_CHANGED, HEFT_DIFF_CHANGED,
+                                               HEFT_DIFF_EQUAL,   HEFT_DIFF_EQUAL, HEFT_DIFF_CHANGED, HEFT_DIFF_CHANGED};
+    saved sides[2];
+    saved_init(&sides[0], of_a, 8);
+    saved_init(&sides[1], of_b, 8);
+    for (int turned = 0; turned < 2; turned++) {
+        heft_diff *diff = diff_of(&sides[turned], &sides[!turned], NULL);
+        heft_diff_tensor t;
+        for (uint64_t i = 0; i < 8; i++) {
+            assert_int_equal(heft_diff_get(diff, i, &t, NULL), HEFT_OK);
+            if (t.state != expected[i]) fail_msg("tensor %u, turned %d: state %u", (unsigned)i, turned, (unsigned)t.state);
+            if (i == 0) assert_true(t.max_abs == 1);
+            if (i == 3) assert_true(t.max_abs == 0.5);
+            if (i == 6) assert_true(t.max_abs == 1 && t.ndifferent == 1 && t.first == 0);
+            if (i == 7) assert_true(isinf(t.rel_l2)); /* and no NaN, which has no place in an order */
+        }
+        heft_diff_free(diff);
+    }
+    /* What is close is so by the values of A, also where those are integers of 64 bits. */
+    const int64_t ten = 10, twenty = 20;
+    const heft_save_item left = {.data = &ten, .dtype = HEFT_I64}, right = {.data = &twenty, .dtype = HEFT_I64};
+    for (int s = 0; s < 2; s++) saved_end(&sides[s]);
+    saved_init(&sides[0], &left, 1);
+    saved_init(&sides[1], &right, 1);
+    heft_diff_options options = {.struct_size = sizeof options, .relative = 0.6};
+    heft_diff *diff = diff_of(&sides[0], &sides[1], &options);
+    assert_int_equal(heft_diff_count_of(diff, HEFT_DIFF_CHANGED), 1); /* 10 is more than 0.6 of 10 */
+    heft_diff_free(diff);
+    diff = diff_of(&sides[1], &sides[0], &options);
+    assert_int_equal(heft_diff_count_of(diff, HEFT_DIFF_CLOSE), 1);
+    heft_diff_free(diff);
+    for (int s = 0; s < 2; s++) saved_end(&sides[s]);
+}
+
 static int diff_cancel(void *ctx, uint64_t done, uint64_t total) {
     (void)ctx, (void)done, (void)total;
     return 1;
@@ -226,6 +280,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_element_by_element),
         cmocka_unit_test(names_shapes_dtypes),
+        cmocka_unit_test(values_across_dtypes),
         cmocka_unit_test(failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
