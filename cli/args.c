@@ -77,8 +77,8 @@ const cli_option cli_option_table[] = {
     {"repeat", 0, ARG_NUMBER, ARGS_AT(repeat), CLI_LOAD, "N", NULL, "load so many times"},
     {"samples", 0, ARG_NUMBER, ARGS_AT(samples), CLI_BENCH, "N", NULL, "rounds, of which the median counts (3)"},
     {"verbose", 'v', ARG_FLAG, ARGS_AT(verbose), CLI_PLAN, NULL, NULL, "list the runs: what is read in one piece"},
-    {"tolerance", 0, ARG_DECIMAL, ARGS_AT(tolerance), CLI_DIFF, "X", NULL, "values that differ by no more are close (0)"},
-    {"relative", 0, ARG_DECIMAL, ARGS_AT(relative), CLI_DIFF, "X", NULL, "the same as a part of the first value; both are added"},
+    {"tolerance", 0, ARG_AMOUNT, ARGS_AT(tolerance), CLI_DIFF, "X", NULL, "values that differ by no more are close (0)"},
+    {"relative", 0, ARG_AMOUNT, ARGS_AT(relative), CLI_DIFF, "X", NULL, "the same as a part of the first value; both are added"},
     {"headers", 0, ARG_FLAG, ARGS_AT(headers_only), CLI_DIFF, NULL, NULL, "names, dtypes, shapes and metadata only"},
     {"all", 0, ARG_FLAG, ARGS_AT(all), CLI_DIFF, NULL, NULL, "list every difference on a terminal too"},
     {"all", 0, ARG_FLAG, ARGS_AT(all), CLI_VERIFY, NULL, NULL, "list all that is not good on a terminal too"},
@@ -158,7 +158,10 @@ const cli_option cli_option_table[] = {
      "lay FILE over the checkpoint: its tensors take the place\nof those of the same names; may be given again"},
     {"links", 0, ARG_CHOICE, ARGS_AT(links), CLI_ALL, "WHERE", "follow,beneath",
      "follow: links may lead anywhere; beneath: not out of\nthe directory"},
-    {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_ALL, "SIZE", NULL, "longest header to read (100,000,000 bytes)"},
+    {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_ALL & ~(CLI_COPIERS | CLI_EDIT), "SIZE", NULL,
+     "longest header to read (100,000,000 bytes)"},
+    {"max-header", 0, ARG_SIZE, ARGS_AT(max_header), CLI_COPIERS | CLI_EDIT, "SIZE", NULL,
+     "longest header to read and to write (100,000,000 bytes;\nother readers refuse longer ones)"},
     {"fillers", 0, ARG_FLAG, ARGS_AT(show_fillers), CLI_LS | CLI_INFO, NULL, NULL, "show alignment fillers"},
     {"unknown-dtypes", 0, ARG_FLAG, ARGS_AT(unknown_dtypes), CLI_LS | CLI_INFO, NULL, NULL,
      "list tensors of unknown dtype as opaque bytes"},
@@ -276,7 +279,9 @@ static bool args_set(const cli_command *command, const cli_option *option, const
     case ARG_OPTIONAL: *(const char **)at = value ? value : ""; return true;
     case ARG_LIST: args_append((cli_words *)(void *)at, value); return true;
     case ARG_DECIMAL:
-        if (!args_decimal(value, (double *)(void *)at) || *(double *)(void *)at <= 0) break;
+    case ARG_AMOUNT:
+        if (!args_decimal(value, (double *)(void *)at)) break;
+        if (*(double *)(void *)at == 0 && option->kind == ARG_DECIMAL) break;
         return true;
     case ARG_RANK:
     case ARG_NUMBER:
@@ -297,10 +302,11 @@ static bool args_set(const cli_command *command, const cli_option *option, const
     const char *choices = option->choices;
     if (choices && strncmp(choices, "unset,", 6) == 0) choices += 6;
     cli_text wanted = {0};
-    cli_text_str(&wanted, option->kind == ARG_SIZE     ? "a size such as 64M"
+    cli_text_str(&wanted, option->kind == ARG_SIZE     ? "a whole size from 1 such as 64M"
                           : option->kind == ARG_NUMBER ? "a whole number from 1"
                           : option->kind == ARG_RANK   ? "a whole number from 0"
-                          : option->kind == ARG_DECIMAL ? "a number such as 1.25"
+                          : option->kind == ARG_DECIMAL ? "a number above 0 such as 1.25"
+                          : option->kind == ARG_AMOUNT  ? "a number from 0 such as 0.001 or 1e-5"
                                                        : "one of ");
     for (; choices && *choices; choices++) cli_text_put(&wanted, *choices == ',' ? ", " : choices, *choices == ',' ? 2 : 1);
     cli_usage_error(command->name, "--%s takes %.*s, not \"%s\"", option->name, (int)wanted.len, wanted.data, value);

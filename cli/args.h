@@ -39,7 +39,8 @@ typedef enum cli_option_kind {
     ARG_LIST,     /* cli_words: may be given again */
     ARG_NUMBER,   /* uint64_t from 1 */
     ARG_RANK,     /* uint64_t from 0 */
-    ARG_DECIMAL,  /* double, digits with one point */
+    ARG_DECIMAL,  /* double above 0, digits with one point */
+    ARG_AMOUNT,   /* the same from 0 */
     ARG_SIZE,     /* uint64_t from 1, with a unit */
     ARG_CHOICE    /* uint32_t: place in `choices` */
 } cli_option_kind;

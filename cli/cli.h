@@ -224,6 +224,10 @@ int cli_verify(const cli_args *args);
 /* At most one of the paths may be "-". False: a message was printed. */
 bool cli_one_stdin(const cli_args *args, size_t first, size_t count);
 heft_open_options cli_open_options(const cli_args *args);
+/* The longest header that other readers take. */
+#define CLI_MAX_HEADER UINT64_C(100000000)
+/* The longest header that may be written: that of other readers, unless a longer one may be read. */
+uint64_t cli_max_header(const cli_args *args);
 heft_status cli_open(const cli_args *args, const char *path, heft_archive **out, heft_error *err);
 heft_status cli_check_path(const cli_args *args, const char *path, heft_report **out, heft_error *err);
 /* Warnings of opening on standard error, the first 20 and the count; nothing under --quiet. */
@@ -231,8 +235,8 @@ void cli_warn(const cli_args *args, const char *path, const heft_archive *archiv
 /* A text file beside the inputs, at most `limit` bytes, with a NUL after it: free *text with the default allocator, *len + 1. */
 heft_status cli_read_text(const char *path, uint64_t limit, char **text, size_t *len, heft_error *err);
 
-/* The tensors that the operands after the first name by GLOBs, all without any; says which GLOBs match nothing if none does
- * (pick.c). Release *ids. */
+/* The tensors that the operands after the first name by GLOBs, all without any (pick.c). Warns of a GLOB that matches nothing;
+ * NOT_FOUND if none matches anything, and under --strict. Release *ids, also after a failure. */
 heft_status cli_pick(const cli_args *args, const heft_archive *archive, heft_order order, heft_buffer *ids, uint64_t *nids,
                      heft_error *err);
 

@@ -18,6 +18,9 @@ int cli_shard(const cli_args *args) {
 
 int cli_merge(const cli_args *args) {
     size_t len = args->noperands == 2 ? strlen(args->operands[1]) : 0;
-    bool npz = len > 4 && strcmp(args->operands[1] + len - 4, ".npz") == 0;
-    return cli_copier_run("merge", args, npz ? CLI_COPY_NPZ : CLI_COPY_SAFETENSORS, 0);
+    const char *suffix = len > 4 ? args->operands[1] + len - 4 : "";
+    uint32_t form = strcmp(suffix, ".npz") == 0   ? CLI_COPY_NPZ
+                    : strcmp(suffix, ".npy") == 0 ? CLI_COPY_NPY /* of one tensor, or it says why not */
+                                                  : CLI_COPY_SAFETENSORS;
+    return cli_copier_run("merge", args, form, 0);
 }

@@ -92,7 +92,6 @@ static heft_status digest_tensors(digest_state *s, heft_error *err) {
     s->ids = s->picked.data;
     s->digests = calloc((size_t)s->nids + 1, sizeof *s->digests);
     if (!s->digests) cli_die_memory();
-    if (!s->nids && s->args->noperands > 1) return HEFT_OK; /* has been said */
     heft_read_options options = cli_read_options(s->args);
     cli_progress_start(&progress, s->args->quiet || s->args->json);
     options.progress = cli_progress_step;

@@ -26,6 +26,10 @@ static bool copier_target(cli_copier *c, const char *given) {
         return false;
     }
     c->stream = heft__output_is_stream(given);
+    if (cut < len && c->form != CLI_COPY_BY_NAME && c->form != CLI_COPY_SHARDED) {
+        cli_usage_error(c->command, "\"%s\" names a folder by its slash, and one file is written", given);
+        return false;
+    }
     if (c->form == CLI_COPY_BY_NAME && !c->stream) {
         if (cut < len || heft__os_is_folder(c->target)) c->form = CLI_COPY_SHARDED;
         else if (copier_ends(c->target, ".safetensors")) c->form = CLI_COPY_SAFETENSORS;
@@ -91,11 +95,32 @@ static void copier_warn_glob(cli_copier *c, const char *option, const char *glob
     cli_text_free(&line);
 }
 
+/* Globs of --transpose that match, but nothing that has two dims. */
+static void copier_warn_transpose(cli_copier *c, const char *glob) {
+    heft_tensor tensor;
+    bool any = false;
+    for (uint64_t id = 0; heft_archive_get(c->archive, id, &tensor, NULL) == HEFT_OK; id++) {
+        if (!heft__glob_match(glob, strlen(glob), tensor.name, tensor.name_len)) continue;
+        if (tensor.rank >= 2) return;
+        any = true;
+    }
+    if (!any) {
+        copier_warn_glob(c, "transpose", glob);
+        return;
+    }
+    cli_text line = {0};
+    cli_text_str(&line, "--transpose \"");
+    cli_text_escaped(&line, glob, strlen(glob));
+    cli_text_str(&line, "\" matches no tensor of two dims or more, so that nothing is transposed by it");
+    cli_copier_warn(c, line.data, line.len);
+    cli_text_free(&line);
+}
+
 static void copier_warn_globs(cli_copier *c) {
     const cli_args *args = c->args;
     for (size_t i = 0; i < args->include.n; i++) copier_warn_glob(c, "include", args->include.items[i]);
     for (size_t i = 0; i < args->exclude.n; i++) copier_warn_glob(c, "exclude", args->exclude.items[i]);
-    for (size_t i = 0; i < args->transpose.n; i++) copier_warn_glob(c, "transpose", args->transpose.items[i]);
+    for (size_t i = 0; i < args->transpose.n; i++) copier_warn_transpose(c, args->transpose.items[i]);
     for (size_t i = 0; i < c->dtypes.nrules; i++) copier_warn_glob(c, "dtype-for", c->dtypes.rules[i].glob);
 }
 
@@ -265,6 +290,7 @@ static int copier_fail(const cli_copier *c, const heft_error *err) {
     if (err->status == HEFT_UNSUPPORTED || err->status == HEFT_INVALID_ARGUMENT || header)
         plain.fault = HEFT_FAULT_CALL; /* what is advised for files that are read does not help here */
     (void)cli_fail(source ? c->source : c->target, &plain);
+    if (header) cli_complain("--max-header SIZE raises the limit");
     return header ? CLI_REFUSED : cli_exit_code(err);
 }
 
@@ -297,6 +323,16 @@ static bool copier_numpy_has(const cli_copier *c) {
     return true;
 }
 
+/* Under --max-header. */
+static void copier_warn_header(cli_copier *c) {
+    static const char warning[] = "a header will be longer than 100,000,000 bytes, which other readers refuse";
+    heft_layout_file file;
+    bool longer = false;
+    for (uint32_t i = 0; !longer && heft_layout_get_file(c->layout, i, &file, NULL) == HEFT_OK; i++)
+        longer = file.header_nbytes > CLI_MAX_HEADER + 8;
+    if (longer && c->form != CLI_COPY_NPZ && c->form != CLI_COPY_NPY) cli_copier_warn(c, warning, sizeof warning - 1);
+}
+
 static int copier_prepare(cli_copier *c) {
     int code = CLI_USAGE;
     heft_error err;
@@ -318,10 +354,10 @@ static int copier_prepare(cli_copier *c) {
     if (!copier_numpy_has(c)) return CLI_BAD_FILE;
     if (!copier_names_differ(c) || !cli_copier_metadata(c)) return CLI_USAGE;
     copier_warn_map(c);
-    if (c->nwarnings && c->args->strict) return CLI_REFUSED;
     const heft_set_options *set = c->form == CLI_COPY_SHARDED ? &c->set : NULL;
-    heft_status status = heft_layout_make(c->items, c->nitems, &c->options, set, &c->layout, &err);
-    return status == HEFT_OK ? CLI_OK : copier_fail(c, &err);
+    if (heft_layout_make(c->items, c->nitems, &c->options, set, &c->layout, &err) != HEFT_OK) return copier_fail(c, &err);
+    copier_warn_header(c);
+    return c->nwarnings && c->args->strict ? CLI_REFUSED : CLI_OK;
 }
 
 /* ---- to a stream ---- */
@@ -441,6 +477,7 @@ int cli_copier_run(const char *command, const cli_args *args, uint32_t form, uin
                                          .verify = args->verify,
                                          .no_fill = args->no_fill,
                                          .reserve_header_nbytes = args->header_room,
+                                         .max_header_nbytes = cli_max_header(args),
                                          .saturate = args->saturate,
                                          .allow_inexact = args->allow_inexact,
                                          .foreign = args->foreign, /* the words are in the order of the constants */

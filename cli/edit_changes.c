@@ -136,6 +136,9 @@ static int edit_rename(cli_edit *edit, const char *word) {
             cli_edit_file *file = &edit->files[f];
             if (heft_archive_find(file->archive, word, (size_t)(sign - word), &id, NULL) != HEFT_OK) continue;
             if (file->dropped[id]) return cli_usage_error("edit", "--rename %s: that tensor is dropped", word);
+            heft_tensor named;
+            if (heft_archive_get(file->archive, id, &named, NULL) == HEFT_OK && file->items[id].name != named.name)
+                return cli_usage_error("edit", "--rename %s: another --rename is of that tensor too", word);
             if (strlen(sign + 1) == (size_t)(sign - word) && memcmp(sign + 1, word, (size_t)(sign - word)) == 0) return CLI_OK;
             file->items[id].name = sign + 1;
             file->items[id].name_len = 0;
@@ -171,7 +174,7 @@ static void edit_alignment(cli_edit_file *file) {
     else options->keep_order = true;
 }
 
-static void edit_options_of(cli_edit_file *file) {
+static void edit_options_of(const cli_args *args, cli_edit_file *file) {
     static const struct {
         const char *key;
         uint32_t bit;
@@ -180,6 +183,7 @@ static void edit_options_of(cli_edit_file *file) {
     *options = (heft_save_options){.struct_size = sizeof *options, .overwrite = true, .match_source = true};
     options->metadata = file->has_metadata ? file->metadata : NULL;
     options->nmetadata = file->nmetadata;
+    options->max_header_nbytes = cli_max_header(args);
     edit_alignment(file);
     for (size_t i = 0; file->renamed && i < sizeof digests / sizeof *digests; i++)
         if (edit_key(file, digests[i].key, strlen(digests[i].key)) < file->nmetadata) options->digests |= digests[i].bit;
@@ -202,7 +206,7 @@ static int edit_lay_out(cli_edit *edit, uint32_t number) {
         edit->writes_index = true;
     }
     if (edit->args->in_place) return cli_edit_measure_in_place(edit);
-    edit_options_of(file);
+    edit_options_of(edit->args, file);
     heft_status status = heft_layout_make(file->items, n, &file->options, NULL, &layout, &err);
     if (status == HEFT_OK) {
         status = heft_layout_get_file(layout, 0, &file->after, &err);

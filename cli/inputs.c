@@ -41,6 +41,10 @@ heft_open_options cli_open_options(const cli_args *args) {
     return options;
 }
 
+uint64_t cli_max_header(const cli_args *args) {
+    return args->max_header > CLI_MAX_HEADER ? args->max_header : CLI_MAX_HEADER;
+}
+
 typedef struct inputs_block {
     void *data;
     uint64_t nbytes;
@@ -119,6 +123,7 @@ heft_status cli_read_text(const char *path, uint64_t limit, char **text, size_t 
     *text = NULL;
     *len = 0;
     heft_status status = heft_source_open_file(path, &source, err);
+    if (status != HEFT_OK && err && err->fault == HEFT_FAULT_NOT_REGULAR) err->file[0] = 0; /* what is advised for models is not */
     if (status != HEFT_OK) return status;
     uint64_t nbytes = heft_source_size(source);
     if (nbytes > limit) {

@@ -158,6 +158,7 @@ static int main_run(int argc, char **argv) {
     if (!cli_args_parse(command, argc - 2, argv + 2, &args)) code = CLI_USAGE;
     else if (args.help) cli_help(command);
     else if (args.noperands == 0) code = cli_usage_error(command->name, "a path is missing");
+    else if (!*args.operands[0]) code = cli_usage_error(command->name, "a path is empty");
     else {
         cli_overlays_given(&args);
         code = command->run(&args);

@@ -1,5 +1,7 @@
 /* cli: the tensors that GLOBs of a command line name. */
-#include "cli.h"
+#include "copier.h" /* cli_complain_of, cli_glob_matches */
+
+#include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +17,34 @@ static char *pick_glob(const char *glob, bool literal) {
     return text.data;
 }
 
-static void pick_none(const char *path, const char *glob) {
+/* What is said of a GLOB without a tensor. */
+static void pick_text(cli_text *line, const char *glob) {
+    cli_text_str(line, "no tensor matches \"");
+    cli_text_escaped(line, glob, strlen(glob));
+    cli_text_str(line, strpbrk(glob, "*?[") ? "\"" : "\"; a GLOB is for whole names, with * for any run of bytes");
+}
+
+/* A GLOB that matches nothing is a warning; if none does, or under --strict, nothing is done. */
+static heft_status pick_check(const cli_args *args, const heft_archive *archive, char **globs, size_t nglobs, bool any,
+                              heft_error *err) {
     cli_text line = {0};
-    cli_text_escaped(&line, path, strlen(path));
-    cli_text_str(&line, ": no tensor matches \"");
-    cli_text_escaped(&line, glob, strlen(glob));
-    cli_text_str(&line, strpbrk(glob, "*?[") ? "\"" : "\"; a GLOB is for whole names, with * for any run of bytes");
-    cli_complain("%.*s", (int)line.len, line.data);
+    heft_status status = HEFT_OK;
+    for (size_t i = 0; i < nglobs && status == HEFT_OK; i++) {
+        if (any && cli_glob_matches(archive, globs[i])) continue;
+        line.len = 0;
+        pick_text(&line, args->operands[i + 1]);
+        if (!any || args->strict)
+            status = heft__fail(err, HEFT_NOT_FOUND, HEFT_FAULT_NONE, "%.*s", (int)line.len, line.data);
+        else if (!args->quiet) {
+            cli_text said = {0};
+            cli_text_str(&said, "warning: ");
+            cli_text_put(&said, line.data, line.len);
+            cli_complain_of(args->operands[0], &said);
+            cli_text_free(&said);
+        }
+    }
     cli_text_free(&line);
+    return status;
 }
 
 heft_status cli_pick(const cli_args *args, const heft_archive *archive, heft_order order, heft_buffer *ids, uint64_t *nids,
@@ -38,9 +60,8 @@ heft_status cli_pick(const cli_args *args, const heft_archive *archive, heft_ord
     heft_selection selection = {.struct_size = sizeof selection, .include = (const char *const *)globs, .ninclude = nglobs,
                                 .order = order};
     heft_status status = heft_archive_select(archive, &selection, ids, nids, err);
+    if (status == HEFT_OK) status = pick_check(args, archive, globs, nglobs, *nids > 0, err);
     for (size_t i = 0; i < nglobs; i++) free(globs[i]);
     free(globs);
-    if (status == HEFT_OK && nglobs && *nids == 0)
-        for (size_t i = 0; i < nglobs; i++) pick_none(args->operands[0], args->operands[i + 1]);
     return status;
 }

@@ -54,8 +54,8 @@ static void usage_option(cli_text *line, const cli_option *o) {
 static void usage_program(void) {
     cli_text line = {0};
     cli_text_str(&line, "usage: heft COMMAND [OPTIONS] PATH ...\n\n"
-                        "heft looks inside model checkpoints (safetensors files and sharded sets), loads them fast, and "
-                        "converts them.\n\n"
+                        "heft looks inside model checkpoints (safetensors files, sharded sets of them, npy, npz, IDX), loads\n"
+                        "them fast, and converts them.\n\n"
                         "commands:");
     cli_print(&line);
     for (const cli_command *c = cli_commands; c->name; c++) {
