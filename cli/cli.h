@@ -144,8 +144,9 @@ typedef struct cli_args {
     /* stats */
     bool hist;
     const char *fail_on;
-    /* digest */
+    /* digest, verify */
     bool sha256, data, sidecar;
+    const char *cache;
     /* filters */
     cli_words include, exclude, defer, replicated, tp_rules;
     const char *skip;
@@ -240,12 +241,10 @@ heft_status cli_read_text(const char *path, uint64_t limit, char **text, size_t 
 heft_status cli_pick(const cli_args *args, const heft_archive *archive, heft_order order, heft_buffer *ids, uint64_t *nids,
                      heft_error *err);
 
-/* ---- digests (cmd_digest.c) -------------------------------------------------------------------------------------- */
+/* ---- digests ----------------------------------------------------------------------------------------------------- */
 
 /* How sidecars and JSON name the digest of a tensor. */
 #define CLI_DIGEST_ALGORITHM "xxh3-128, 4 MiB chunks"
-/* SHA-256 of a file of an archive, with a progress bar: 64 digits and a NUL. */
-heft_status cli_sha256(const cli_args *args, const heft_archive *archive, uint32_t file, char *text, heft_error *err);
 
 /* ---- faults: likely cause and next step (advice.c, faults.def) --------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* cli: heft digest: checksums of tensors, sidecars of them, or SHA-256 of files in the form of sha256sum. */
-#include "loader.h"
+#include "copier.h"
+#include "digest_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@ typedef struct digest_state {
     uint64_t nids;
     uint8_t (*digests)[16], whole[16];
     uint32_t nfiles;
-    char (*sums)[65]; /* of the files */
+    cli_digest_cache *cache;
+    cli_sum *sums; /* of the files */
 } digest_state;
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
@@ -106,15 +108,6 @@ static heft_status digest_tensors(digest_state *s, heft_error *err) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-heft_status cli_sha256(const cli_args *args, const heft_archive *archive, uint32_t file, char *text, heft_error *err) {
-    cli_progress progress;
-    heft_read_options options = {.struct_size = sizeof options, .progress = cli_progress_step, .progress_ctx = &progress};
-    cli_progress_start(&progress, args->quiet || args->json);
-    heft_status status = heft_source_sha256(heft_archive_source(archive, file), &options, text, err);
-    cli_progress_end(&progress);
-    return status;
-}
-
 /* A line as sha256sum writes it: a name with a backslash or a line break is escaped, and a backslash before the line says so. */
 static void digest_sum_line(cli_text *line, const char *sum, const char *name) {
     if (strpbrk(name, "\\\n\r")) cli_text_str(line, "\\");
@@ -142,7 +135,7 @@ static heft_status digest_sums_write(const digest_state *s, heft_error *err) {
     if (status != HEFT_OK) return status;
     for (uint32_t i = 0; i < s->nfiles; i++) {
         if (heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
-        digest_sum_line(&text, s->sums[i], digest_sum_name(s, file.path));
+        digest_sum_line(&text, s->sums[i].text, digest_sum_name(s, file.path));
         cli_text_str(&text, "\n");
     }
     if (text.len) status = heft__output_write(out, text.data, text.len, err);
@@ -158,7 +151,7 @@ static void digest_sums_screen(const digest_state *s) {
     for (uint32_t i = 0; i < s->nfiles; i++) {
         heft_file file;
         if (heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
-        cli_text_str(&line, s->sums[i]);
+        cli_text_str(&line, s->sums[i].text);
         cli_text_str(&line, "  ");
         cli_text_escaped(&line, file.path, strlen(file.path));
         cli_print(&line);
@@ -179,7 +172,8 @@ static void digest_sums_json(const digest_state *s) {
         heft__json_out_object(&json);
         cli_json_text(&json, "file", file.path);
         cli_json_u64(&json, "nbytes", file.nbytes);
-        cli_json_text(&json, "sha256", s->sums[i]);
+        cli_json_text(&json, "sha256", s->sums[i].text);
+        cli_json_bool(&json, "cached", s->sums[i].cached);
         heft__json_out_object_end(&json);
         cli_json_flush(&json);
     }
@@ -188,17 +182,31 @@ static void digest_sums_json(const digest_state *s) {
     cli_json_end(&json);
 }
 
+/* The lines have no room for it. */
+static void digest_cached_tell(const digest_state *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->nfiles; i++) n += s->sums[i].cached;
+    if (!n || s->args->quiet || s->args->json) return;
+    cli_text line = {0};
+    cli_text_format(&line, "note: %llu of ", (unsigned long long)n);
+    cli_text_plural(&line, s->nfiles, "digest");
+    cli_text_str(&line, n == 1 ? " is from it: the file was not read" : " are from it: the files were not read");
+    cli_complain_of(s->args->cache, &line);
+    cli_text_free(&line);
+}
+
 static heft_status digest_files(digest_state *s, heft_error *err) {
     heft_status status = HEFT_OK;
     s->nfiles = heft_archive_file_count(s->archive);
     s->sums = calloc((size_t)s->nfiles + 1, sizeof *s->sums);
     if (!s->sums) cli_die_memory();
     for (uint32_t i = 0; i < s->nfiles && status == HEFT_OK; i++)
-        status = cli_sha256(s->args, s->archive, i, s->sums[i], err);
+        status = cli_sha256(s->args, s->archive, i, s->cache, false, &s->sums[i], err);
     if (status != HEFT_OK) return status;
     if (s->args->json) digest_sums_json(s);
     else if (!s->args->output && cli_screen_get()->terminal) digest_sums_screen(s);
     else status = digest_sums_write(s, err);
+    if (status == HEFT_OK) digest_cached_tell(s);
     return status;
 }
 
@@ -267,6 +275,7 @@ static bool digest_arguments_agree(const cli_args *args) {
          "--sidecar writes all digests: --sha256 and --data do not go with it"},
         {args->sidecar && args->noperands > 1, "--sidecar is of all tensors of a file: a GLOB does not go with it"},
         {args->no_sync && !args->sidecar, "--no-sync is of files that are written: it goes with --sidecar"},
+        {args->cache && !args->sha256 && !args->output, "--cache is of SHA-256 of files: it goes with --sha256 or --output"},
         {args->output && args->json, "--output is in the form of sha256sum: --json does not go with it"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -281,14 +290,17 @@ int cli_digest(const cli_args *args) {
     digest_state s = {.args = args, .path = args->operands[0]};
     heft_error err;
     if (!digest_arguments_agree(args)) return CLI_USAGE;
-    if (cli_open(args, s.path, &s.archive, &err) != HEFT_OK) return cli_fail(s.path, &err);
+    int code = cli_digest_cache_open("digest", args, &s.cache);
+    if (code != CLI_OK) return code;
+    if (cli_open(args, s.path, &s.archive, &err) != HEFT_OK)
+        return cli_digest_cache_close(args, s.cache, cli_fail(s.path, &err));
     cli_warn(args, s.path, s.archive);
     bool files = args->sha256 || args->output; /* what is written to a file is in the form of sha256sum */
     heft_status status = args->sidecar ? digest_sidecars(&s, &err)
                          : files       ? digest_files(&s, &err)
                                        : digest_tensors(&s, &err);
     if (status == HEFT_OK && args->sidecar) digest_sidecars_tell(&s);
-    int code = status == HEFT_OK ? CLI_OK : cli_fail(s.path, &err);
+    code = cli_digest_cache_close(args, s.cache, status == HEFT_OK ? CLI_OK : cli_fail(s.path, &err));
     free(s.digests);
     free(s.sums);
     heft_buffer_release(&s.picked);

@@ -31,8 +31,9 @@ static int verify_tensors(verify_state *s) {
 
 void verify_rows(verify_state *s) {
     s->rows = calloc((size_t)s->n + 1, sizeof *s->rows);
+    s->cached = calloc((size_t)s->n + 1, sizeof *s->cached);
     s->wholes = calloc((size_t)heft_archive_file_count(s->archive) + 1, sizeof *s->wholes);
-    if (!s->rows || !s->wholes) cli_die_memory();
+    if (!s->rows || !s->cached || !s->wholes) cli_die_memory();
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -40,7 +41,10 @@ void verify_rows(verify_state *s) {
 static const char *const verify_words[] = {"no digest", "good", "bad"};
 
 static void verify_count(verify_state *s) {
-    for (uint64_t i = 0; i < s->n; i++) s->counts[s->rows[i].verdict]++;
+    for (uint64_t i = 0; i < s->n; i++) {
+        s->counts[s->rows[i].verdict]++;
+        s->ncached += s->cached[i];
+    }
     for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
         s->nresized += s->wholes[i].resized;
         s->nmembers += s->wholes[i].bad_member;
@@ -176,6 +180,13 @@ static void verify_screen(const verify_state *s, int code) {
             comma = ", ";
         }
         cli_print(&line);
+        if (s->ncached) {
+            cli_text_str(&line, "  not read: ");
+            cli_text_plural(&line, s->ncached, "file");
+            cli_text_str(&line, s->ncached == 1 ? ", whose digest is in " : ", whose digests are in ");
+            cli_text_escaped(&line, s->args->cache, strlen(s->args->cache));
+            cli_print(&line);
+        }
         verify_wholes(s);
         verify_list(s);
         if (s->nother) {
@@ -245,7 +256,8 @@ static void verify_json_row(const verify_state *s, heft__json_out *json, uint64_
     }
     cli_json_text(json, "verdict", words[verdict]);
     cli_json_text_or_null(json, "by", verdict == HEFT_VERDICT_ABSENT ? NULL : s->files ? "manifest" : verify_by[s->rows[row].by]);
-    if (!s->files) verify_json_digests(json, &s->rows[row]);
+    if (s->files) cli_json_bool(json, "cached", s->cached[row]);
+    else verify_json_digests(json, &s->rows[row]);
     heft__json_out_object_end(json);
     cli_json_flush(json);
 }
@@ -290,10 +302,14 @@ static int verify_run(verify_state *s) {
 int cli_verify(const cli_args *args) {
     verify_state s = {.args = args, .path = args->operands[0], .files = args->noperands > 1};
     if (args->noperands > 2) return cli_usage_error("verify", "one path and at most one manifest: too many arguments");
+    if (args->cache && !s.files)
+        return cli_usage_error("verify", "--cache is of SHA-256 of files: it goes with a manifest");
     if (s.files && (args->include.n || args->exclude.n))
         return cli_usage_error("verify", "a manifest is of whole files: --include and --exclude do not go with it");
-    int code = verify_run(&s);
+    int code = cli_digest_cache_open("verify", args, &s.cache);
+    if (code == CLI_OK) code = cli_digest_cache_close(args, s.cache, verify_run(&s));
     free(s.rows);
+    free(s.cached);
     free(s.wholes);
     heft_buffer_release(&s.picked);
     heft_archive_unref(s.archive);

@@ -2,7 +2,7 @@
 #ifndef HEFT_CLI_VERIFY_H
 #define HEFT_CLI_VERIFY_H
 
-#include "loader.h"
+#include "digest_cache.h"
 
 typedef struct verify_state {
     const cli_args *args;
@@ -13,10 +13,13 @@ typedef struct verify_state {
     const uint64_t *ids;  /* tensors: of each row */
     uint64_t n;           /* rows */
     heft_verified *rows;
+    cli_digest_cache *cache;    /* of files, or NULL */
+    bool *cached;               /* of files: not read, the digest is from the cache */
     heft_verified_file *wholes; /* of files: their size, and all their data */
     uint64_t counts[3];         /* rows by verdict */
     uint64_t nresized, nspoiled, nwhole; /* files of another size; whose data as a whole are wrong, are right */
     uint64_t nmembers;          /* npz files with a bad member that is no array */
+    uint64_t ncached;           /* rows that are */
     uint64_t nother;            /* lines of the manifest of files that are none of the archive's */
 } verify_state;
 

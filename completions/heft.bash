@@ -44,7 +44,7 @@ _heft() {
         --ep-rank | --ep-world | --experts | --replicated | --tp-rank | --tp-world | --tp-rule | --workers | --align | \
         --limit | --reserve | --multiplier | --repeat | --samples | --tolerance | --relative | --shard-size | \
         --dtype-for | --transpose | --rename | --metadata | --set | --delete | --drop) return ;;
-    --output | -o | --kinds | --map | --overlay)
+    --output | -o | --kinds | --map | --overlay | --cache)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -61,7 +61,7 @@ _heft() {
     for ((i = 2; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
         -o | --output | -i | --index | -n | --name | --order | --sort | --format | --depth | -j | --jobs | --kinds | \
-            --overlay | --variant | --void1 | --void2 | --links | --index-mode | --max-header | --stdin-limit | --set | --delete | --rename | --drop) ((i++)) ;;
+            --overlay | --cache | --variant | --void1 | --void2 | --links | --index-mode | --max-header | --stdin-limit | --set | --delete | --rename | --drop) ((i++)) ;;
         -*) ;;
         *)
             [ "$count" -eq 0 ] && path=${COMP_WORDS[i]}

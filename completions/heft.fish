@@ -118,6 +118,7 @@ complete -c heft -n $digest -l sha256 -d 'of the files'
 complete -c heft -n $digest -l sidecar -d 'beside each file'
 complete -c heft -n $digest -l no-sync -d 'do not wait for the disk'
 complete -c heft -n $digest -s o -l output -r -d output
+complete -c heft -n '__fish_seen_subcommand_from digest verify' -l cache -r -d 'keep SHA-256 there'
 complete -c heft -n $digest -s f -l force -d 'replace the output'
 
 set -l verify '__fish_seen_subcommand_from verify'

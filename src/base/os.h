@@ -12,6 +12,8 @@ typedef struct heft__os_traits {
     bool plain_random;   /* no random source of the system */
     bool plain_affinity; /* CPUs are counted without affinity */
     bool plain_rename;   /* no rename that refuses to replace */
+    bool plain_identity; /* no file system that tells files apart for good */
+    uint64_t now_ns;     /* what the clock says, since 1970; 0: the real one */
 } heft__os_traits;
 const heft__os_traits *heft__os_traits_get(void);
 void heft__os_traits_replace(const heft__os_traits *traits);
@@ -117,6 +119,19 @@ heft_status heft__output_write(heft__output *out, const void *data, size_t nbyte
 heft_status heft__output_commit(heft__output *out, heft_error *err); /* fsync, rename, close; frees in any case */
 void heft__output_abort(heft__output *out);                          /* removes the temporary file; NULL does nothing */
 void heft__output_interrupted(void); /* from a signal handler: removes the temporary file of the output first opened */
+
+/* ---- os_identity.c: for the command line ---- */
+/* Who a regular file is. While all of it stays the same nobody has written the file, but through a mapping whose pages have not
+ * been written back meanwhile: of that no time tells. */
+typedef struct heft__os_identity {
+    uint64_t device, inode, nbytes, mtime_ns, ctime_ns; /* times since 1970 */
+} heft__os_identity;
+/* NULL, or why (static text) what is known of the file now must not be believed of whatever has this identity later: it is no
+ * regular file; its file system makes up numbers of files or times (FAT, FUSE, 9p, SMB), or cannot be asked; it changed less than 2
+ * seconds ago, so that the next change may leave all of this as it is. */
+const char *heft__os_identify(int fd, heft__os_identity *out);
+bool heft__os_identity_at(const char *path, heft__os_identity *out); /* false: no regular file */
+bool heft__os_identity_same(const heft__os_identity *a, const heft__os_identity *b);
 
 /* ---- os_input.c: descriptor 0 and folders ---- */
 /* True if descriptor `fd` is a regular file, so that heft_source_open_fd can use it in place. */

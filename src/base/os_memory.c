@@ -15,7 +15,7 @@
 #include <sys/random.h>
 #endif
 
-static const heft__os_traits os_real_traits = {"", false, false, false, false};
+static const heft__os_traits os_real_traits = {.root = ""};
 static _Atomic(const heft__os_traits *) os_traits_now = &os_real_traits;
 
 const heft__os_traits *heft__os_traits_get(void) {
