@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         heft__fail(&err, HEFT_CORRUPT, kinds[i], "refused");
         heft__error_at(&err, size ? size - 1 : 0, HEFT_NONE, HEFT_NONE);
         before = err;
-        bool known = heft__diagnose(source, &err);
+        bool known = heft__diagnose(source, &heft__default_allocator, &err);
         if (!known && memcmp(&err, &before, sizeof err) != 0) abort();
         if (known && (err.status == HEFT_OK || err.fault == HEFT_FAULT_NONE || !err.message[0])) abort();
         if (known && heft__utf8_check(err.message, strlen(err.message)) != strlen(err.message)) abort();

@@ -17,6 +17,7 @@ typedef unsigned long long diagnose_number; /* what %llu takes */
 
 typedef struct diagnose_file {
     heft_source *source;
+    const heft_allocator *alloc;
     heft_error *err;
     uint64_t size;
     size_t n;                     /* bytes of the head */
@@ -266,8 +267,7 @@ static bool diagnose_zeros(const diagnose_file *f) {
 /* Where the JSON object that starts at byte 8 ends, counted from there; 0: not found in the first `nbytes`. *padded is
  * where the blanks after it end. */
 static uint64_t diagnose_json_end(const diagnose_file *f, uint64_t nbytes, uint64_t *padded) {
-    heft_allocator alloc = heft__default_allocator;
-    char *text = heft__alloc(&alloc, nbytes);
+    char *text = heft__alloc(f->alloc, nbytes);
     uint64_t end = 0;
     if (text && heft_source_read(f->source, 8, nbytes, text, NULL) == HEFT_OK) {
         heft__json json;
@@ -277,7 +277,7 @@ static uint64_t diagnose_json_end(const diagnose_file *f, uint64_t nbytes, uint6
         if (token.type == HEFT__JSON_OBJECT_END) end = json.pos;
         for (*padded = end; *padded < nbytes && diagnose_is_blank(text[*padded]);) ++*padded;
     }
-    heft__free(&alloc, text, nbytes);
+    heft__free(f->alloc, text, nbytes);
     return end;
 }
 
@@ -318,9 +318,10 @@ static bool diagnose_is_of_header(heft_fault kind) {
            kind == HEFT_FAULT_JSON_SYNTAX;
 }
 
-bool heft__diagnose(heft_source *source, heft_error *err) {
+bool heft__diagnose(heft_source *source, const heft_allocator *alloc, heft_error *err) {
     diagnose_file f;
     f.source = source;
+    f.alloc = alloc;
     f.err = err;
     f.size = heft_source_size(source);
     f.n = f.size < DIAGNOSE_HEAD ? (size_t)f.size : DIAGNOSE_HEAD;

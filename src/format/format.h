@@ -124,7 +124,7 @@ uint8_t *heft__emit_add_piece(heft__emit *emit, uint64_t offset, uint64_t nbytes
 
 /* diagnose.c: what a file whose length or header text was refused really is, from its first 4 KiB; of a header whose length
  * field is wrong, where its text really ends. False: nothing known, *err is left alone; else *err is rewritten. */
-bool heft__diagnose(heft_source *source, heft_error *err);
+bool heft__diagnose(heft_source *source, const heft_allocator *alloc, heft_error *err);
 
 /* index_json.c: a model.safetensors.index.json, read as a stream. */
 typedef struct heft__index_item {

@@ -264,7 +264,8 @@ static void index_diagnose(index_scan *scan) {
     bool object = *index_skip_blanks(scan->index->text) == '{', answer = scan->has_error && !scan->has_map;
     if (err.fault != HEFT_FAULT_INDEX_SYNTAX || (object && !answer)) return;
     err.fault = HEFT_FAULT_JSON_SYNTAX; /* what a header would be found guilty of */
-    if (heft__diagnose(scan->source, &err) && (!object || err.fault == HEFT_FAULT_JSON_ERROR)) *scan->err = err;
+    bool known = heft__diagnose(scan->source, &scan->index->alloc, &err);
+    if (known && (!object || err.fault == HEFT_FAULT_JSON_ERROR)) *scan->err = err;
 }
 
 heft_status heft__index_read(heft_source *source, const heft_allocator *alloc, uint64_t max_nbytes, heft__index *out,

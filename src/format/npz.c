@@ -226,7 +226,7 @@ static heft_status npz_scan_file(const uint8_t *head, size_t nhead, const heft__
     heft_status status = npz_run(&s);
     /* Without an array in sight it is another kind of zip archive, or what is left of one. */
     if (status && s.narrays == 0 && (local.fault == HEFT_FAULT_ZIP || local.fault == HEFT_FAULT_TRUNCATED))
-        heft__diagnose(listing->source, &local);
+        heft__diagnose(listing->source, &listing->alloc, &local);
     return heft__scan_end(status ? local.status : HEFT_OK, &local, options, listing, err);
 }
 

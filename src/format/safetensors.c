@@ -346,7 +346,7 @@ heft_status heft__safetensors_scan(const uint8_t *head, size_t nhead, const heft
     listing->format = heft__format_safetensors.name;
     heft_status status = safetensors_run(&scan, head, nhead);
     if (safetensors_is_verdict(status)) {
-        if (!scan.parsed) heft__diagnose(listing->source, &local);
+        if (!scan.parsed) heft__diagnose(listing->source, &listing->alloc, &local);
         status = local.status;
     }
     return heft__scan_end(status, &local, options, listing, err);
