@@ -47,8 +47,8 @@ heft_status heft__parts_make(const heft__layout *layout, const heft_save_item *i
 /* The part of one item that is written as `dtype`. */
 void heft__part_make(heft__part *part, const heft_save_item *item, heft_dtype dtype, uint64_t offset, uint64_t nbytes,
                      const heft_save_options *options);
-/* Memory of an item, packed, in host byte order. */
-void heft__item_pack(const heft_save_item *item, uint64_t nelems, uint64_t nbytes, uint8_t *dst);
+/* Memory of an item, packed, in host byte order. True: it lay with its first dim fastest, and lies so still (keep_fortran). */
+bool heft__item_pack(const heft_save_item *item, uint64_t nelems, uint64_t nbytes, bool keep_fortran, uint8_t *dst);
 
 /* Bytes [from, from + nbytes) of a part that is no VIEW to `dst`. */
 heft_status heft__part_fill(const heft__part *part, uint64_t from, uint64_t nbytes, uint8_t *dst, heft_error *err);

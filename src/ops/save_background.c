@@ -24,6 +24,7 @@ struct heft_saver {
     heft_archive **held; /* one for each item, NULL: none */
     uint64_t nitems;
     heft_save_options save;
+    heft_allocator save_alloc; /* of these */
     heft_set_options set;
     bool is_set;
     int (*progress)(void *ctx, uint64_t done_nbytes, uint64_t total_nbytes);
@@ -121,11 +122,13 @@ static heft_status saver_snapshot(heft_saver *saver, const uint64_t *nbytes, con
         heft_save_item *item = &saver->items[i];
         at = (at + 63) / 64 * 64;
         if (nbytes[i] == 0) continue;
-        if (item->stride_nbytes) heft__item_pack(item, nelems[i], nbytes[i], saver->snapshot + at);
+        bool as_it_lies = false;
+        if (item->stride_nbytes)
+            as_it_lies = heft__item_pack(item, nelems[i], nbytes[i], saver->save.keep_fortran, saver->snapshot + at);
         else parts[n++] = (heft__part){.offset = at, .nbytes = nbytes[i], .data = item->data, .kind = HEFT__PART_MEMORY,
                                        .from = HEFT_U8, .to = HEFT_U8};
         item->data = saver->snapshot + at;
-        item->stride_nbytes = NULL;
+        if (!as_it_lies) item->stride_nbytes = NULL;
         at += nbytes[i];
     }
     heft__save_run run = {.alloc = saver->alloc, .sink = {.memory = saver->snapshot}, .workers = saver->save.workers};
@@ -229,13 +232,13 @@ heft_status heft_saver_new(const heft_saver_options *options, heft_saver **out, 
 
 static heft_status saver_begin(heft_saver *saver, const char *path, const heft_save_item *items, uint64_t nitems,
                                const heft_save_options *options, const heft_set_options *set_options, heft_error *err) {
-    heft_allocator ignored;
-    heft_status status = heft__save_options_copy(options, &saver->save, &ignored, err);
+    heft_status status = heft__save_options_copy(options, &saver->save, &saver->save_alloc, err);
     if (status == HEFT_OK) status = heft__set_options_copy(set_options, &saver->set, err);
     if (status != HEFT_OK) return status;
     for (uint64_t i = 0; i < nitems; i++) /* what is copied is looked at here, the rest on the thread */
         if (!items[i].name) return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, &items[i], i, "the name is NULL");
-    if (!saver->save.allocator) saver->save.allocator = saver->options.allocator;
+    if (!saver->save.allocator) saver->save_alloc = saver->alloc;
+    saver->save.allocator = &saver->save_alloc; /* the caller's struct may go */
     saver->is_set = set_options != NULL;
     saver->set.struct_size = sizeof saver->set;
     saver->progress = saver->save.progress;

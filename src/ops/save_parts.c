@@ -130,11 +130,13 @@ static void part_gather(const uint8_t *data, uint32_t rank, const uint64_t *shap
     }
 }
 
-void heft__item_pack(const heft_save_item *item, uint64_t nelems, uint64_t nbytes, uint8_t *dst) {
-    if (item->stride_nbytes)
+bool heft__item_pack(const heft_save_item *item, uint64_t nelems, uint64_t nbytes, bool keep_fortran, uint8_t *dst) {
+    bool as_it_lies = keep_fortran && heft__item_is_fortran(item);
+    if (item->stride_nbytes && !as_it_lies)
         part_gather(item->data, item->rank, (const uint64_t *)item->shape, item->stride_nbytes, &heft__dtypes[item->dtype], 0,
                     nelems, false, dst);
     else memcpy(dst, item->data, (size_t)nbytes);
+    return as_it_lies;
 }
 
 /* Elements [at, end) of a part, packed, in host byte order or that of files. */

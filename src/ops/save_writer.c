@@ -98,13 +98,15 @@ static heft_status writer_hold(heft_writer *writer, heft_save_item *item, const 
         !heft__grow(&writer->alloc, (void **)&writer->held_nbytes, &writer->held_nbytes_capacity, writer->nheld,
                     sizeof nbytes, 16))
         return heft__fail_memory(err, HEFT_NONE);
-    void *copy = heft__alloc(&writer->alloc, nbytes);
+    int64_t *strides = heft__arena_alloc(&writer->arena, (uint64_t)item->rank * sizeof *strides, sizeof *strides);
+    void *copy = strides ? heft__alloc(&writer->alloc, nbytes) : NULL;
     if (!copy) return heft__fail_memory(err, nbytes);
-    heft__item_pack(item, checked->nelems, nbytes, copy);
+    if (item->stride_nbytes) memcpy(strides, item->stride_nbytes, item->rank * sizeof *strides);
+    bool as_it_lies = heft__item_pack(item, checked->nelems, nbytes, writer->options.keep_fortran, copy);
     writer->held[writer->nheld] = copy;
     writer->held_nbytes[writer->nheld++] = nbytes;
     item->data = copy;
-    item->stride_nbytes = NULL;
+    item->stride_nbytes = as_it_lies ? strides : NULL;
     return HEFT_OK;
 }
 
@@ -227,12 +229,11 @@ static heft_status writer_check(const heft_writer *writer, uint64_t nitems, heft
     return HEFT_OK;
 }
 
-static heft_status writer_begin_set(heft_writer *writer, const heft_save_options *options,
-                                    const heft_set_options *set_options, heft_error *err) {
+static heft_status writer_begin_set(heft_writer *writer, const heft_set_options *set_options, heft_error *err) {
     bool any;
     heft__set_job *job = heft__alloc(&writer->alloc, sizeof *job);
     if (!job) return heft__fail_memory(err, sizeof *job);
-    heft_status status = heft__set_job_begin(job, writer->path, options, set_options, err);
+    heft_status status = heft__set_job_begin(job, writer->path, &writer->options, set_options, err);
     if (status != HEFT_OK) {
         heft__free(&writer->alloc, job, sizeof *job);
         return status;
@@ -243,7 +244,7 @@ static heft_status writer_begin_set(heft_writer *writer, const heft_save_options
 }
 
 static heft_status writer_open(heft_writer *writer, const char *path, const heft_save_item *items, uint64_t nitems,
-                               const heft_save_options *options, const heft_set_options *set_options, heft_error *err) {
+                               const heft_set_options *set_options, heft_error *err) {
     heft_status status = heft__set_options_copy(set_options, &writer->set, err);
     if (status == HEFT_OK) status = writer_check(writer, nitems, err);
     if (status != HEFT_OK) return status;
@@ -261,7 +262,7 @@ static heft_status writer_open(heft_writer *writer, const char *path, const heft
         writer->layout->alloc = writer->alloc;
         heft__arena_init(&writer->layout->arena, &writer->alloc);
     }
-    if (status == HEFT_OK && writer->is_set) status = writer_begin_set(writer, options, set_options, err);
+    if (status == HEFT_OK && writer->is_set) status = writer_begin_set(writer, set_options, err);
     heft__target_options file = {.links = writer->options.symlink, .overwrite = writer->options.overwrite};
     /* What collects or streams makes its file later: not only then shall it be known that it may not be. */
     if (status == HEFT_OK && !writer->is_set) status = heft__target_check(path, &file, err);
@@ -284,9 +285,10 @@ heft_status heft_writer_open(const char *path, heft_writer_mode mode, const heft
     writer->mode = mode;
     writer->process = heft__os_process();
     writer->options = checked;
+    writer->options.allocator = &writer->alloc; /* the caller's struct may go */
     writer->is_set = set_options != NULL;
     writer->target.fd = writer->target.direct_fd = writer->target.folder.fd = -1;
-    status = writer_open(writer, path, items, nitems, options, set_options, err);
+    status = writer_open(writer, path, items, nitems, set_options, err);
     if (status == HEFT_OK) *out = writer;
     else heft_writer_free(writer);
     return status;

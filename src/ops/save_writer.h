@@ -16,7 +16,7 @@ struct heft_writer {
     heft_allocator alloc;
     heft_writer_mode mode;
     uint64_t process;          /* whose it is: a forked child has copies of what only one can go on with */
-    heft_save_options options; /* checked; `allocator` is NULL or the caller's */
+    heft_save_options options; /* checked; `allocator` is `alloc` */
     heft_set_options set;
     bool is_set, ended;
     bool broken;               /* declared: a write failed */

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* Whether memory is packed with its first dim fastest, and not with its last. */
-static bool fortran_memory(const heft_save_item *item) {
+bool heft__item_is_fortran(const heft_save_item *item) {
     uint64_t size = heft__dtypes[item->dtype].bits / 8u, step = size, back = size;
     bool last_fastest = true;
     if (!item->stride_nbytes) return false;
@@ -49,7 +48,7 @@ heft_status heft__layout_turn(heft__layout *layout, const heft_save_item *items,
             if (fortran_view(item, &layout->views[i])) item->view = &layout->views[i];
             continue;
         }
-        if (!fortran_memory(item)) continue;
+        if (!heft__item_is_fortran(item)) continue;
         int64_t *shape = heft__arena_alloc(&layout->emit.arena, item->rank * sizeof *shape, sizeof *shape);
         if (!shape) return heft__fail_memory(err, item->rank * sizeof *shape);
         for (uint32_t d = 0; d < item->rank; d++) shape[d] = item->shape[item->rank - 1 - d];

@@ -65,6 +65,8 @@ void heft__layout_free(heft__layout *layout);
 
 /* Arrays whose first dim steps fastest, with their dims in the other order: then they are packed as others (fortran.c). */
 heft_status heft__layout_turn(heft__layout *layout, const heft_save_item *items, uint64_t nitems, heft_error *err);
+/* Whether memory is packed with its first dim fastest, and not with its last. The item has been checked. */
+bool heft__item_is_fortran(const heft_save_item *item);
 bool heft__layout_is_turned(const heft__layout *layout, const heft_save_item *items, uint64_t number);
 
 /* Before the layout: a text of zeros for the header. After it: room for chunks. When all tensors are written: the texts. */
