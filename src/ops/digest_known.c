@@ -209,12 +209,16 @@ static heft_status known_beside(const known_text *text, heft_error *err) {
     heft_source *source;
     if (!heft__sidecar_name(heft_source_label(listing->source), path, sizeof path)) return HEFT_OK;
     heft_status status = heft_source_open_file(path, &source, &local);
+    if (status == HEFT_NOT_FOUND) return HEFT_OK;
+    bool leads; /* a sidecar beside another file says nothing */
+    heft_status judged = heft__sidecar_path_leads(listing->source, &leads, err);
     if (status != HEFT_OK) {
-        if (status == HEFT_NOT_FOUND || !heft__sidecar_path_is(listing->source)) return HEFT_OK;
+        if (judged != HEFT_OK || !leads) return judged;
         if (err) *err = local;
         return status;
     }
-    if (heft__sidecar_path_is(listing->source)) status = known_read(text, source, err);
+    status = judged;
+    if (status == HEFT_OK && leads) status = known_read(text, source, err);
     file->resized = file->sidecar_nbytes != HEFT_NONE && file->sidecar_nbytes != heft__listing_file_nbytes(listing);
     heft_source_unref(source);
     return status;

@@ -158,6 +158,6 @@ heft_status heft__archive_write_sidecars(const heft_archive *archive, const heft
                                          const heft_read_options *options, const heft_save_options *save_options,
                                          heft_error *err);
 /* Whether the label of a source is a path that leads to that very file. */
-bool heft__sidecar_path_is(heft_source *source);
+heft_status heft__sidecar_path_leads(heft_source *source, bool *leads, heft_error *err);
 
 #endif

@@ -85,11 +85,15 @@ heft_status heft__sidecar_write(const char *path, const heft__json_out *text, ui
     return status;
 }
 
-bool heft__sidecar_path_is(heft_source *source) {
+heft_status heft__sidecar_path_leads(heft_source *source, bool *leads, heft_error *err) {
     const heft__identity *mine = &heft__source_base(heft__unpack_file(source))->identity;
-    bool leads = false;
-    if (mine->known) (void)heft__target_leads(heft_source_label(source), mine->device, mine->inode, &leads, NULL);
-    return leads;
+    heft_error local;
+    *leads = false;
+    if (!mine->known) return HEFT_OK;
+    heft_status status = heft__target_leads(heft_source_label(source), mine->device, mine->inode, leads, &local);
+    if (status == HEFT_OK || status == HEFT_NOT_FOUND || status == HEFT_PERMISSION) return HEFT_OK; /* a label may be anything */
+    if (err) *err = local;
+    return status;
 }
 
 /* ---- of files that are there ------------------------------------------------------------------------------------- */
@@ -149,7 +153,10 @@ heft_status heft__archive_write_sidecars(const heft_archive *archive, const heft
     uint64_t n = archive->ntensors;
     for (uint32_t i = 0; i < archive->nfiles; i++) {
         heft_source *source = archive->files[i]->source;
-        if (heft__sidecar_path_is(source)) continue;
+        bool leads;
+        heft_status known = heft__sidecar_path_leads(source, &leads, err);
+        if (known != HEFT_OK) return known;
+        if (leads) continue;
         char name[300];
         const char *label = heft_source_label(source);
         heft__escape(name, sizeof name, label, strlen(label));
