@@ -395,7 +395,7 @@ static int edit_clean(const cli_args *args) {
     (void)heft_check(path, &options, &reports[0], NULL);
     for (uint64_t i = edit_next_litter(reports[0], 0, &fault); i != HEFT_NONE; i = edit_next_litter(reports[0], i + 1, &fault))
         nfound++;
-    heft_status status = args->dry_run ? HEFT_OK : heft_save_clean(path, true, &nremoved, &err);
+    heft_status status = args->dry_run ? HEFT_OK : heft_save_clean(path, true, NULL, &nremoved, &err);
     if (status == HEFT_OK) {
         const heft_report *told[2];
         (void)heft_check(path, &options, &reports[1], NULL);

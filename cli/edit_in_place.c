@@ -107,10 +107,10 @@ int cli_edit_end(const cli_args *args) {
     const char *path = args->operands[0], *verdict = "no edit or save was interrupted there";
     bool done, set = false;
     heft_error err;
-    heft_status status = (args->undo ? heft_edit_undo : heft_edit_resume)(path, &done, &err);
+    heft_status status = (args->undo ? heft_edit_undo : heft_edit_resume)(path, NULL, &done, &err);
     if (status == HEFT_INVALID_ARGUMENT && err.fault == HEFT_FAULT_NOT_REGULAR && args->resume) {
         set = true;
-        status = heft_set_resume(path, &done, &err);
+        status = heft_set_resume(path, NULL, &done, &err);
     }
     if (status != HEFT_OK) return in_place_end_fail(path, &err);
     if (done) verdict = set          ? "the interrupted save is complete now"

@@ -196,18 +196,21 @@ HEFT_API heft_status heft_set_replace(const char *folder, const heft_set_file *f
                                       heft_save_stats *stats, heft_error *err);
 
 /* Ends an interrupted replacement of a set: renames the files that the marker in `folder` lists, removes old ones and the
- * marker. Does nothing (HEFT_OK, *resumed false) where there is no marker. `resumed` may be NULL.
- * Errors: CORRUPT (the marker is damaged, or a file that it lists is gone: nothing has been touched), EXISTS (the process
- * that wrote the marker still lives), PERMISSION, IO.
+ * marker. Does nothing (HEFT_OK, *resumed false) where there is no marker. Of `options` (may be NULL) only the allocator is used.
+ * `resumed` may be NULL.
+ * Errors: CORRUPT (the marker is damaged, or a file that it lists is gone) and OUT_OF_MEMORY: nothing has been touched; EXISTS
+ * (the process that wrote the marker still lives), PERMISSION, IO, INVALID_ARGUMENT (options).
  * Thread rule: any thread. */
-HEFT_API heft_status heft_set_resume(const char *folder, bool *resumed, heft_error *err);
+HEFT_API heft_status heft_set_resume(const char *folder, const heft_save_options *options, bool *resumed, heft_error *err);
 
 /* Removes temporary files (.heft-*.tmp) that saves left in `folder`: those of processes of this machine that are gone, under
- * `all` every one, which must be no save's that is going on, but those of other processes of this machine that certainly live.
- * What a marker lists stays. *nremoved (may be NULL) counts.
- * Errors: NOT_FOUND, PERMISSION, IO, CORRUPT (a damaged marker).
+ * `all` every one, which must be no save's that is going on, but those of other processes of this machine that certainly live;
+ * and journals of edits in place that are of no use to anybody. What a marker lists stays. Of `options` (may be NULL) only the
+ * allocator is used. *nremoved (may be NULL) counts what has gone, after a failure too.
+ * Errors: NOT_FOUND, PERMISSION, IO, CORRUPT (a damaged marker), OUT_OF_MEMORY, INVALID_ARGUMENT (options).
  * Thread rule: any thread. */
-HEFT_API heft_status heft_save_clean(const char *folder, bool all, uint64_t *nremoved, heft_error *err);
+HEFT_API heft_status heft_save_clean(const char *folder, bool all, const heft_save_options *options, uint64_t *nremoved,
+                                     heft_error *err);
 
 /* ---- in place ---------------------------------------------------------------------------------------------------- */
 
@@ -256,13 +259,13 @@ HEFT_API heft_status heft_edit_in_place(const heft_archive *archive, const heft_
                                         const heft_edit_options *options, heft_edit_stats *stats, heft_error *err);
 
 /* Ends an interrupted edit in place of file `path`: writes the new header from its journal, or, undoing it, the old one, and
- * removes the journal. Does nothing (HEFT_OK, *done false) where there is no journal. `done` may be NULL. May be repeated after any
- * failure.
- * Errors: CORRUPT (the journal is damaged), MISMATCH (it does not belong to the file as it is): nothing has been touched; EXISTS
- * (the process that writes it lives), NOT_FOUND, PERMISSION, IO, OUT_OF_MEMORY.
+ * removes the journal. Does nothing (HEFT_OK, *done false) where there is no journal. Of `options` (may be NULL) only the allocator
+ * is used. `done` may be NULL. May be repeated after any failure.
+ * Errors: CORRUPT (the journal is damaged), MISMATCH (it does not belong to the file as it is), OUT_OF_MEMORY: nothing has been
+ * touched; EXISTS (the process that writes it lives), NOT_FOUND, PERMISSION, IO, INVALID_ARGUMENT (options).
  * Thread rule: as heft_edit_in_place. */
-HEFT_API heft_status heft_edit_resume(const char *path, bool *done, heft_error *err);
-HEFT_API heft_status heft_edit_undo(const char *path, bool *done, heft_error *err);
+HEFT_API heft_status heft_edit_resume(const char *path, const heft_edit_options *options, bool *done, heft_error *err);
+HEFT_API heft_status heft_edit_undo(const char *path, const heft_edit_options *options, bool *done, heft_error *err);
 
 /* ---- what would be written --------------------------------------------------------------------------------------- */
 
@@ -310,7 +313,7 @@ HEFT_API void heft_layout_free(heft_layout *layout);
 
 /* A save writes every item, also those that are one storage under several names (tied weights, as an embedding and the matrix
  * of the output). This finds them, so that one is written and the others are noted:
- *     heft_ties_find(items, n, NULL, 0, &ties, &err);
+ *     heft_ties_find(items, n, &options, &ties, &err);
  *     options.metadata = heft_ties_metadata(ties, &options.nmetadata);
  *     kept = heft_ties_items(ties, &nkept);     and then heft_save(path, kept, nkept, &options, ...)
  * Items are tied if they are the same elements of the same memory, tensor or view: place, dtype, shape, strides and conversion
@@ -321,12 +324,14 @@ typedef struct heft_tie {
     uint64_t dropped, kept; /* numbers of items as given */
 } heft_tie;
 
-/* Finds ties. Of items that are tied the one whose name is first by bytes is kept. `metadata` (NULL: none) are the pairs that the
- * save is to have. Items and pairs stay the caller's, and have to stay until heft_ties_free, as does what they lead to.
- * Errors: INVALID_ARGUMENT (NULL), LIMIT (2^31 items), OUT_OF_MEMORY. Items that a save would refuse are left for it to refuse.
+/* Finds ties. Of items that are tied the one whose name is first by bytes is kept. `options` (may be NULL) are those of the save:
+ * of them the metadata and the allocator are used. Items and metadata stay the caller's, and have to stay until heft_ties_free, as
+ * does what they lead to.
+ * Errors: INVALID_ARGUMENT (NULL, options), LIMIT (2^31 items), OUT_OF_MEMORY. Items that a save would refuse are left for it to
+ * refuse.
  * Thread rule: any thread. */
-HEFT_API heft_status heft_ties_find(const heft_save_item *items, uint64_t nitems, const heft_pair *metadata,
-                                    uint64_t nmetadata, heft_ties **out, heft_error *err);
+HEFT_API heft_status heft_ties_find(const heft_save_item *items, uint64_t nitems, const heft_save_options *options,
+                                    heft_ties **out, heft_error *err);
 
 /* The items that are kept, in the order given; the pairs given and "tied:<dropped name>" = kept name for each that goes; which
  * went, by their numbers. All live as long as `ties`.
@@ -450,21 +455,25 @@ typedef uint32_t heft_verify;
 #define HEFT_VERIFY_NONE UINT32_C(1)    /* it is there */
 #define HEFT_VERIFY_DIGESTS UINT32_C(2) /* as HEADERS, and all its bytes are those of its digests, which each tensor must have */
 
-/* The path of the newest checkpoint in `folder` that verifies, whose name matches `glob` (NULL: any). *path is a block with the
- * path and a NUL (release it); *nskipped (may be NULL) counts newer ones that do not.
- * Errors: NOT_FOUND (no checkpoint there that verifies: NO_CHECKPOINT), INVALID_ARGUMENT (glob), PERMISSION, IO,
+/* The path of the newest checkpoint in `folder` that verifies, whose name matches `glob` (NULL: any). `options` (may be NULL) are
+ * those of opening the checkpoints; their allocator is that of the call. *path is a block with the path and a NUL (release it);
+ * *nskipped (may be NULL) counts newer ones that do not verify. Where there is not the memory to verify one, nothing is said of it
+ * or of older ones.
+ * Errors: NOT_FOUND (no checkpoint there that verifies: NO_CHECKPOINT), INVALID_ARGUMENT (glob, options), PERMISSION, IO,
  * OUT_OF_MEMORY.
  * Thread rule: any thread. */
-HEFT_API heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_verify verify, heft_buffer *path,
-                                            uint64_t *nskipped, heft_error *err);
+HEFT_API heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_verify verify,
+                                            const heft_open_options *options, heft_buffer *path, uint64_t *nskipped,
+                                            heft_error *err);
 
 /* Removes the checkpoints in `folder` whose names match `glob` (NULL: any) that are older than the newest `keep` (1 or more)
  * which verify; if no more than those verify, nothing. A checkpoint that is a folder goes with the files in it, out of sight
- * first, one that is a file with its sidecar of digests. *nremoved may be NULL.
+ * first, one that is a file with its sidecar of digests. `options` as above. *nremoved (may be NULL) counts what has gone, after a
+ * failure too.
  * Errors: as heft_checkpoint_latest; UNSUPPORTED (a checkpoint with folders in it, which stays, as does what is newer).
  * Thread rule: any thread; not while another one saves into a checkpoint that is to go. */
 HEFT_API heft_status heft_checkpoint_keep(const char *folder, const char *glob, uint64_t keep, heft_verify verify,
-                                          uint64_t *nremoved, heft_error *err);
+                                          const heft_open_options *options, uint64_t *nremoved, heft_error *err);
 
 /* ---- aligned copies for opening ---------------------------------------------------------------------------------- */
 

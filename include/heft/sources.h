@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Reference-counted handle. Shared freely between threads. */
+/* Reference-counted handle. Shared freely between threads. It takes a few hundred bytes, of malloc: sources, which the
+ * archives of several allocators share, have none of their own. */
 typedef struct heft_source heft_source;
 
 /* Capabilities of a source. */

@@ -71,10 +71,15 @@ static heft_status cached_path(const char *path, const char *cache_dir, uint64_t
                : heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path of the cache is too long");
 }
 
-/* Opens the copy if it is one of the source as it is. NULL: it is not there, or not whole, or of another one. */
-static heft_archive *cached_open(const char *copy, const cached_mark *mark, uint64_t align, const heft_open_options *options) {
+/* Opens the copy if it is one of the source as it is. *out NULL: it is not there, or not whole, or of another one. */
+static heft_status cached_open(const char *copy, const cached_mark *mark, uint64_t align, const heft_open_options *options,
+                               heft_archive **out, heft_error *err) {
     heft_archive *archive;
-    if (heft_archive_open(copy, options, &archive, NULL) != HEFT_OK) return NULL;
+    heft_error local;
+    *out = NULL;
+    heft_status status = heft_archive_open(copy, options, &archive, &local);
+    if (status == HEFT_OUT_OF_MEMORY && err) *err = local;
+    if (status != HEFT_OK) return status == HEFT_OUT_OF_MEMORY ? status : HEFT_OK;
     bool fresh = archive->nfiles == 1 && cached_is_aligned(archive, align);
     for (int i = 0; fresh && i < CACHED_KEYS; i++) {
         heft_pair pair;
@@ -82,9 +87,9 @@ static heft_archive *cached_open(const char *copy, const cached_mark *mark, uint
         fresh = heft_archive_metadata_find(archive, 0, want->key, want->key_len, &pair, NULL) == HEFT_OK &&
                 pair.value_len == want->value_len && memcmp(pair.value, want->value, pair.value_len) == 0;
     }
-    if (fresh) return archive;
-    heft_archive_unref(archive);
-    return NULL;
+    if (fresh) *out = archive;
+    else heft_archive_unref(archive);
+    return HEFT_OK;
 }
 
 /* Takes the keys of the copy out of its metadata, before anybody has seen the archive. */
@@ -120,7 +125,8 @@ static heft_status cached_build(heft_archive *source, const char *copy, const ca
                                      .nmetadata = npairs,
                                      .overwrite = true,
                                      .align = align,
-                                     .max_header_nbytes = HEFT_NONE};
+                                     .max_header_nbytes = HEFT_NONE,
+                                     .allocator = &source->alloc};
         status = heft_save(copy, items, source->ntensors, &options, NULL, err);
     }
     heft__free(&source->alloc, items, source->ntensors * sizeof *items);
@@ -147,12 +153,13 @@ heft_status heft_open_aligned(const char *path, const char *cache_dir, uint64_t 
         status = cached_path(path, cache_dir, align, copy, err);
         if (status == HEFT_OK) status = cached_describe(source, &mark, err);
         heft_error failure;
-        archive = status == HEFT_OK ? cached_open(copy, &mark, align, options) : NULL;
+        archive = NULL;
+        if (status == HEFT_OK) status = cached_open(copy, &mark, align, options, &archive, err);
         state = HEFT_ALIGNED_CACHED;
         if (status == HEFT_OK && !archive) {
             state = HEFT_ALIGNED_BUILT;
             if (cached_build(source, copy, &mark, align, &failure) == HEFT_OK)
-                archive = cached_open(copy, &mark, align, options);
+                status = cached_open(copy, &mark, align, options, &archive, err);
             else heft__report_add_error(source->warnings, HEFT_SEVERITY_WARNING, UINT32_MAX, &failure);
         }
         if (archive) cached_hide(archive);

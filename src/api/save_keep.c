@@ -1,4 +1,6 @@
 /* api: folders of checkpoints: which is the newest that is whole, and removing the others. */
+#include "api/api.h"
+
 #include "base/error.h"
 #include "base/text.h"
 #include "device/device.h"
@@ -15,6 +17,7 @@ typedef struct keep_entry {
 } keep_entry;
 
 typedef struct keep_list {
+    heft__open_job job; /* how checkpoints are opened */
     heft__arena arena;
     heft__directory *directory;
     keep_entry *entries; /* newest first */
@@ -65,14 +68,18 @@ static bool keep_is_sidecar(const char *name) {
     return len > n && strcmp(name + len - n, suffix) == 0;
 }
 
-static heft_status keep_open(keep_list *list, const char *folder, const char *glob, heft_error *err) {
+static heft_status keep_open(keep_list *list, const char *folder, const char *glob, const heft_open_options *options,
+                             heft_error *err) {
     heft__directory_entry *found;
     uint64_t n;
     memset(list, 0, sizeof *list);
-    heft__arena_init(&list->arena, &heft__default_allocator);
+    heft_status status = heft__open_job_make(options, &list->job, err);
+    list->job.options.struct_size = sizeof list->job.options; /* they are passed on */
+    heft__arena_init(&list->arena, &list->job.alloc);
+    if (status != HEFT_OK) return status;
     const char *why;
     if (glob && heft__glob_check(glob, strlen(glob), &why) != SIZE_MAX) return heft__glob_refuse("glob", glob, err);
-    heft_status status = heft__directory_open(folder, &list->directory, err);
+    status = heft__directory_open(folder, &list->directory, err);
     if (status == HEFT_OK) status = heft__directory_list(list->directory, &list->arena, &found, &n, err);
     if (status != HEFT_OK) return status;
     list->entries = heft__arena_alloc(&list->arena, n * sizeof *list->entries, 16);
@@ -88,27 +95,40 @@ static heft_status keep_open(keep_list *list, const char *folder, const char *gl
     return HEFT_OK;
 }
 
-/* True if each tensor has a digest and is as that says. */
-static bool keep_verify_bytes(const char *path) {
+/* Whether each tensor has a digest and is as that says. */
+static heft_status keep_verify_bytes(const keep_list *list, const char *path, bool *good, heft_error *err) {
     heft_archive *archive;
-    if (heft_archive_open(path, NULL, &archive, NULL) != HEFT_OK) return false;
+    heft_status status = heft_archive_open(path, &list->job.options, &archive, err);
+    if (status != HEFT_OK) return status;
     uint64_t n = heft_archive_count(archive);
-    heft_verified *verified = heft__alloc_zero(&heft__default_allocator, n * sizeof *verified);
-    bool good = verified && heft_archive_verify(archive, NULL, 0, NULL, verified, NULL, NULL) == HEFT_OK;
-    for (uint64_t i = 0; i < n && good; i++) good = verified[i].verdict == HEFT_VERDICT_GOOD;
-    heft__free(&heft__default_allocator, verified, n * sizeof *verified);
+    heft_verified *verified = heft__alloc_zero(&list->job.alloc, n * sizeof *verified);
+    status = verified ? heft_archive_verify(archive, NULL, 0, NULL, verified, NULL, err)
+                      : heft__fail_memory(err, n * sizeof *verified);
+    *good = status == HEFT_OK;
+    for (uint64_t i = 0; i < n && *good; i++) *good = verified[i].verdict == HEFT_VERDICT_GOOD;
+    heft__free(&list->job.alloc, verified, n * sizeof *verified);
     heft_archive_unref(archive);
-    return good;
+    return status;
 }
 
-/* True if a checkpoint is whole. */
-static bool keep_verify(const char *path, heft_verify verify) {
+/* Whether a checkpoint is whole. One that cannot be looked at is not, unless the memory to look is what lacks: then nothing is
+ * known of it. */
+static heft_status keep_verify(const keep_list *list, const char *path, heft_verify verify, bool *whole, heft_error *err) {
     heft_report *report;
-    if (verify == HEFT_VERIFY_NONE) return true;
-    if (heft_check(path, NULL, &report, NULL) != HEFT_OK) return false;
-    bool whole = heft_report_count_of(report, HEFT_SEVERITY_ERROR) == 0;
-    heft_report_free(report);
-    return whole && (verify != HEFT_VERIFY_DIGESTS || keep_verify_bytes(path));
+    heft_error local;
+    *whole = verify == HEFT_VERIFY_NONE;
+    if (*whole) return HEFT_OK;
+    heft_status status = heft_check(path, &list->job.options, &report, &local);
+    if (status == HEFT_OK) {
+        *whole = heft_report_count_of(report, HEFT_SEVERITY_ERROR) == 0;
+        heft_report_free(report);
+        if (*whole && verify == HEFT_VERIFY_DIGESTS) status = keep_verify_bytes(list, path, whole, &local);
+    }
+    if (status == HEFT_OK) return HEFT_OK;
+    *whole = false;
+    if (status != HEFT_OUT_OF_MEMORY) return HEFT_OK;
+    if (err) *err = local;
+    return status;
 }
 
 static bool keep_path(char *out, size_t size, const char *folder, const char *name) {
@@ -133,23 +153,24 @@ static heft_status keep_arguments(const char *folder, heft_verify verify, heft_e
     return HEFT_OK;
 }
 
-heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_verify verify, heft_buffer *path,
-                                   uint64_t *nskipped, heft_error *err) {
+heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_verify verify, const heft_open_options *options,
+                                   heft_buffer *path, uint64_t *nskipped, heft_error *err) {
     char text[HEFT__TARGET_PATH_MAX];
     keep_list list;
     uint64_t skipped = 0;
+    if (nskipped) *nskipped = 0;
     if (!path) return heft__fail_null(err, "path");
     memset(path, 0, sizeof *path);
     heft_status status = keep_arguments(folder, verify, err);
     if (status != HEFT_OK) return status;
-    status = keep_open(&list, folder, glob, err);
+    status = keep_open(&list, folder, glob, options, err);
     bool found = false;
     for (uint64_t i = 0; status == HEFT_OK && !found && i < list.nentries; i++) {
-        found = keep_path(text, sizeof text, folder, list.entries[i].name) && keep_verify(text, verify);
+        if (keep_path(text, sizeof text, folder, list.entries[i].name)) status = keep_verify(&list, text, verify, &found, err);
         skipped += !found;
     }
     if (status == HEFT_OK && !found) status = keep_refuse(folder, list.nentries, err);
-    if (status == HEFT_OK) status = heft__host_buffer(&heft__default_allocator, strlen(text) + 1, path, err);
+    if (status == HEFT_OK) status = heft__host_buffer(&list.job.alloc, strlen(text) + 1, path, err);
     if (status == HEFT_OK) memcpy(path->data, text, strlen(text) + 1);
     if (nskipped) *nskipped = status == HEFT_OK ? skipped : 0;
     keep_close(&list);
@@ -157,7 +178,7 @@ heft_status heft_checkpoint_latest(const char *folder, const char *glob, heft_ve
 }
 
 /* A folder in a checkpoint is not heft's. */
-static heft_status keep_check_folder(const char *folder, const char *name, heft_error *err) {
+static heft_status keep_check_folder(const keep_list *list, const char *folder, const char *name, heft_error *err) {
     char path[HEFT__TARGET_PATH_MAX];
     heft__directory *directory;
     heft__directory_entry *entries;
@@ -167,7 +188,7 @@ static heft_status keep_check_folder(const char *folder, const char *name, heft_
         return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "the path is too long");
     heft_status status = heft__directory_open(path, &directory, err);
     if (status != HEFT_OK) return status;
-    heft__arena_init(&arena, &heft__default_allocator);
+    heft__arena_init(&arena, &list->job.alloc);
     status = heft__directory_list(directory, &arena, &entries, &n, err);
     for (uint64_t i = 0; status == HEFT_OK && i < n; i++)
         if (entries[i].kind == HEFT__FILE_DIRECTORY) {
@@ -180,9 +201,10 @@ static heft_status keep_check_folder(const char *folder, const char *name, heft_
 }
 
 /* A folder goes out of sight first, and for good, so that it is never there in part. */
-static heft_status keep_remove_folder(const heft__target_folder *folder, const char *name, heft_error *err) {
+static heft_status keep_remove_folder(const keep_list *list, const heft__target_folder *folder, const char *name,
+                                      heft_error *err) {
     char temp[HEFT__TARGET_NAME_MAX + 1];
-    heft_status status = keep_check_folder(folder->path, name, err);
+    heft_status status = keep_check_folder(list, folder->path, name, err);
     heft__target_temp_name(temp, name);
     if (status == HEFT_OK) status = heft__target_folder_rename(folder, name, temp, err);
     if (status == HEFT_OK) status = heft__target_folder_sync(folder, err);
@@ -204,7 +226,7 @@ static heft_status keep_remove(const keep_list *list, const char *path, uint64_t
     if (status != HEFT_OK) return status;
     for (uint64_t i = list->nentries; status == HEFT_OK && i-- > from;) {
         const keep_entry *entry = &list->entries[i];
-        status = entry->folder ? keep_remove_folder(&folder, entry->name, err)
+        status = entry->folder ? keep_remove_folder(list, &folder, entry->name, err)
                                : keep_remove_file(&folder, entry->name, err);
         *nremoved += status == HEFT_OK;
     }
@@ -213,18 +235,22 @@ static heft_status keep_remove(const keep_list *list, const char *path, uint64_t
 }
 
 heft_status heft_checkpoint_keep(const char *folder, const char *glob, uint64_t keep, heft_verify verify,
-                                 uint64_t *nremoved, heft_error *err) {
+                                 const heft_open_options *options, uint64_t *nremoved, heft_error *err) {
     char text[HEFT__TARGET_PATH_MAX];
     keep_list list;
     uint64_t verified = 0, removed = 0, i = 0;
+    bool whole;
     if (nremoved) *nremoved = 0;
     heft_status status = keep_arguments(folder, verify, err);
     if (status == HEFT_OK && keep == 0)
         status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "at least one checkpoint is kept");
     if (status != HEFT_OK) return status;
-    status = keep_open(&list, folder, glob, err);
-    for (; status == HEFT_OK && verified < keep && i < list.nentries; i++)
-        verified += keep_path(text, sizeof text, folder, list.entries[i].name) && keep_verify(text, verify);
+    status = keep_open(&list, folder, glob, options, err);
+    for (; status == HEFT_OK && verified < keep && i < list.nentries; i++) {
+        if (!keep_path(text, sizeof text, folder, list.entries[i].name)) continue;
+        status = keep_verify(&list, text, verify, &whole, err);
+        verified += status == HEFT_OK && whole;
+    }
     if (status == HEFT_OK && i < list.nentries) status = keep_remove(&list, folder, i, &removed, err);
     if (nremoved) *nremoved = removed;
     keep_close(&list);

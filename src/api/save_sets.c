@@ -23,21 +23,29 @@ heft_status heft_set_replace(const char *folder, const heft_set_file *files, uin
     return heft__set_replace(folder, files, nfiles, index, options, set_options, stats, err);
 }
 
-heft_status heft_set_resume(const char *path, bool *resumed, heft_error *err) {
+heft_status heft_set_resume(const char *path, const heft_save_options *options, bool *resumed, heft_error *err) {
     heft__target_folder folder;
+    heft_save_options checked;
+    heft_allocator alloc;
     if (resumed) *resumed = false;
     if (!path) return heft__fail_null(err, "folder");
-    heft_status status = heft__target_folder_open(&folder, path, err);
+    heft_status status = heft__save_options_copy(options, &checked, &alloc, err);
+    if (status == HEFT_OK) status = heft__target_folder_open(&folder, path, err);
     if (status != HEFT_OK) return status;
-    status = heft__set_resume(&folder, &heft__default_allocator, true, resumed, err);
+    status = heft__set_resume(&folder, &alloc, true, resumed, err);
     heft__target_folder_close(&folder);
     return status;
 }
 
-heft_status heft_save_clean(const char *folder, bool all, uint64_t *nremoved, heft_error *err) {
+heft_status heft_save_clean(const char *folder, bool all, const heft_save_options *options, uint64_t *nremoved,
+                            heft_error *err) {
+    heft_save_options checked;
+    heft_allocator alloc;
     uint64_t count = 0;
+    if (nremoved) *nremoved = 0;
     if (!folder) return heft__fail_null(err, "folder");
-    heft_status status = heft__set_clean(folder, &heft__default_allocator, all, &count, err);
+    heft_status status = heft__save_options_copy(options, &checked, &alloc, err);
+    if (status == HEFT_OK) status = heft__set_clean(folder, &alloc, all, &count, err);
     if (nremoved) *nremoved = count;
     return status;
 }

@@ -261,15 +261,22 @@ static heft_status header_run(header_edit *edit, const heft_new_name *names, uin
     return status;
 }
 
+heft_status heft__edit_options_copy(const heft_edit_options *given, heft_edit_options *out, heft_allocator *alloc,
+                                    heft_error *err) {
+    heft_status status = heft__options_copy(out, sizeof *out, given, "heft_edit_options", err);
+    if (status != HEFT_OK) return status;
+    if (!heft__allocator_from(out->allocator, alloc))
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_edit_options: the allocator lacks a function");
+    if (!out->metadata && out->nmetadata)
+        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_edit_options: metadata is NULL");
+    return HEFT_OK;
+}
+
 heft_status heft__edit_in_place(const heft_archive *archive, const heft_new_name *names, uint64_t nnames,
                                 const heft_edit_options *options, heft_edit_stats *stats, heft_error *err) {
     header_edit edit = {.archive = archive};
-    heft_status status = heft__options_copy(&edit.options, sizeof edit.options, options, "heft_edit_options", err);
+    heft_status status = heft__edit_options_copy(options, &edit.options, &edit.alloc, err);
     if (status != HEFT_OK) return status;
-    if (!heft__allocator_from(edit.options.allocator, &edit.alloc))
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_edit_options: the allocator lacks a function");
-    if (!edit.options.metadata && edit.options.nmetadata)
-        return heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "heft_edit_options: metadata is NULL");
     status = header_check(&edit, names, nnames, err);
     if (status == HEFT_OK) status = header_run(&edit, names, nnames, stats, err);
     if (edit.has_layout) heft__layout_free(&edit.layout);

@@ -6,15 +6,19 @@
 #include "ops/journal.h"
 #include "write/write.h"
 
+/* INVALID_ARGUMENT. */
+heft_status heft__edit_options_copy(const heft_edit_options *given, heft_edit_options *out, heft_allocator *alloc,
+                                    heft_error *err);
 heft_status heft__edit_in_place(const heft_archive *archive, const heft_new_name *names, uint64_t nnames,
                                 const heft_edit_options *options, heft_edit_stats *stats, heft_error *err);
 /* Ends an interrupted edit of the file: `undo` puts the old header back, else the new one is written. */
 heft_status heft__edit_end(const char *path, bool undo, const heft_allocator *alloc, bool *done, heft_error *err);
 
 /* Whether the journal of this name in a folder is of no use to anybody, so that it may be removed: the file that it is named for
- * opens without it, and it is damaged or does not belong to it. `directory` is the same folder. */
-bool heft__edit_journal_useless(const heft__target_folder *folder, heft__directory *directory, const char *name,
-                                const heft_allocator *alloc);
+ * opens without it, and it is damaged or does not belong to it. `directory` is the same folder. OUT_OF_MEMORY; what cannot be
+ * looked at for another reason is of use. */
+heft_status heft__edit_journal_useless(const heft__target_folder *folder, heft__directory *directory, const char *name,
+                                       const heft_allocator *alloc, bool *useless, heft_error *err);
 
 /* ---- the journal of an open target (edit_journal.c) ---- */
 

@@ -94,45 +94,64 @@ heft_status heft__edit_journal_remove(const heft__edit_file *file, uint64_t inod
 
 /* ---- cleaning ---- */
 
+/* A failure that is no verdict: there was no memory to look. */
+static heft_status journal_pass_on(heft_status status, const heft_error *local, heft_error *err) {
+    if (status != HEFT_OUT_OF_MEMORY) return HEFT_OK;
+    if (err) *err = *local;
+    return status;
+}
+
 /* Whether a file opens by its own header. */
-static bool journal_file_is_whole(heft_source *source, const heft_allocator *alloc) {
+static heft_status journal_file_is_whole(heft_source *source, const heft_allocator *alloc, bool *whole, heft_error *err) {
     heft__scan_options options = {.max_header_nbytes = HEFT__MAX_HEADER_NBYTES, .list_unknown_dtypes = true};
     heft__listing listing;
+    heft_error local;
     heft__listing_init(&listing, alloc);
-    bool whole = heft__scan(source, &options, &listing, NULL) == HEFT_OK;
+    heft_status status = heft__scan(source, &options, &listing, &local);
     heft__listing_free(&listing);
-    return whole;
+    *whole = status == HEFT_OK;
+    return journal_pass_on(status, &local, err);
 }
 
-static bool journal_is_foreign(const heft__journal *journal, heft_source *source, const heft_allocator *alloc) {
+static heft_status journal_is_foreign(const heft__journal *journal, heft_source *source, const heft_allocator *alloc,
+                                      bool *foreign, heft_error *err) {
     const heft__identity *id = &source->identity;
-    if (heft__journal_is_written(journal)) return false;
-    if (journal->file_nbytes != id->size) return true;
+    *foreign = false;
+    if (heft__journal_is_written(journal)) return HEFT_OK;
+    *foreign = journal->file_nbytes != id->size;
+    if (*foreign) return HEFT_OK;
     uint8_t *header = heft__alloc(alloc, journal->header_nbytes);
-    bool foreign = header && heft_source_read(source, 0, journal->header_nbytes, header, NULL) == HEFT_OK &&
-                   heft__journal_judge(journal, id->size, id->inode, id->mtime_ns, header, false) == HEFT__JOURNAL_FOREIGN;
+    if (!header) return heft__fail_memory(err, journal->header_nbytes);
+    *foreign = heft_source_read(source, 0, journal->header_nbytes, header, NULL) == HEFT_OK &&
+               heft__journal_judge(journal, id->size, id->inode, id->mtime_ns, header, false) == HEFT__JOURNAL_FOREIGN;
     heft__free(alloc, header, journal->header_nbytes);
-    return foreign;
+    return HEFT_OK;
 }
 
-bool heft__edit_journal_useless(const heft__target_folder *folder, heft__directory *directory, const char *name,
-                                const heft_allocator *alloc) {
+heft_status heft__edit_journal_useless(const heft__target_folder *folder, heft__directory *directory, const char *name,
+                                       const heft_allocator *alloc, bool *useless, heft_error *err) {
     char base[HEFT__TARGET_NAME_MAX + 1], again[HEFT__TARGET_NAME_MAX + 1];
     heft__journal journal;
     heft_source *source = NULL;
+    heft_error local;
     const char *why;
     void *data;
     uint64_t nbytes;
     bool there;
-    if (heft__target_folder_read(folder, name, EDIT_JOURNAL_MAX, alloc, &data, &nbytes, &there, NULL) != HEFT_OK) return false;
+    *useless = false;
+    heft_status status = heft__target_folder_read(folder, name, EDIT_JOURNAL_MAX, alloc, &data, &nbytes, &there, &local);
+    if (status != HEFT_OK) return journal_pass_on(status, &local, err);
     bool whole = there && heft__journal_parse(data, nbytes, &journal, &why);
     heft__journal_base(name, base);
     if (whole) memcpy(base, journal.name, sizeof base);
     heft__target_journal_name(again, base); /* of a name that was cut only a whole journal tells it all */
-    bool useless = there && strcmp(again, name) == 0 && !heft__path_component_fault(base, strlen(base)) &&
-                   heft__directory_source(directory, base, false, 0, &source, NULL) == HEFT_OK &&
-                   journal_file_is_whole(source, alloc) && (!whole || journal_is_foreign(&journal, source, alloc));
+    if (there && strcmp(again, name) == 0 && !heft__path_component_fault(base, strlen(base))) {
+        status = heft__directory_source(directory, base, false, 0, &source, &local);
+        if (status != HEFT_OK) status = journal_pass_on(status, &local, err);
+        else status = journal_file_is_whole(source, alloc, useless, err);
+        if (status == HEFT_OK && *useless && whole) status = journal_is_foreign(&journal, source, alloc, useless, err);
+    }
     heft_source_unref(source);
     heft__free(alloc, data, nbytes);
-    return useless;
+    return status;
 }

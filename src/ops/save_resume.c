@@ -188,12 +188,11 @@ static heft_status resume_clean(const heft__target_folder *folder, heft__directo
     heft_status status = heft__directory_list(directory, &arena, &entries, &nentries, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
-        if (heft__journal_is(name)) {
-            if (!heft__edit_journal_useless(folder, directory, name, &change->alloc)) continue;
-        } else {
-            if (!heft__target_temp_is(name) || resume_listed(change, name)) continue;
-            if (all ? heft__target_temp_alive(name) : !heft__target_temp_dead(name)) continue;
-        }
+        bool litter = false;
+        if (heft__journal_is(name)) status = heft__edit_journal_useless(folder, directory, name, &change->alloc, &litter, err);
+        else if (heft__target_temp_is(name) && !resume_listed(change, name))
+            litter = all ? !heft__target_temp_alive(name) : heft__target_temp_dead(name);
+        if (!litter) continue;
         status = entries[i].kind == HEFT__FILE_DIRECTORY ? heft__target_folder_remove(folder, name, err)
                                                          : heft__target_folder_unlink(folder, name, err);
         *nremoved += status == HEFT_OK;

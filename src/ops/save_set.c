@@ -144,18 +144,26 @@ static void set_mark(heft__directory_entry *entries, uint64_t nentries, const ch
     if (entry) entries[entry - entries].named = true;
 }
 
-/* Shards that the old index names are old too, whatever they are called. An index that cannot be read names nothing. */
-static void set_mark_indexed(const heft__set_job *job, heft__directory *directory, heft__directory_entry *entries,
-                             uint64_t nentries) {
+/* Shards that the old index names are old too, whatever they are called. An index that cannot be read names nothing, unless the
+ * memory to read it is what lacks. */
+static heft_status set_mark_indexed(const heft__set_job *job, heft__directory *directory, heft__directory_entry *entries,
+                                    uint64_t nentries, heft_error *err) {
     heft_source *source;
+    heft_error local;
     heft__index index = {0};
-    if (!heft__folder_find(entries, nentries, job->index_name)) return;
-    if (heft__directory_source(directory, job->index_name, false, 0, &source, NULL) != HEFT_OK) return;
-    if (heft__index_read(source, &job->alloc, UINT64_C(1) << 30, &index, NULL) == HEFT_OK) {
+    if (!heft__folder_find(entries, nentries, job->index_name)) return HEFT_OK;
+    heft_status status = heft__directory_source(directory, job->index_name, false, 0, &source, &local);
+    if (status == HEFT_OK) {
+        status = heft__index_read(source, &job->alloc, UINT64_C(1) << 30, &index, &local);
+        heft_source_unref(source);
+    }
+    if (status == HEFT_OK) {
         for (uint32_t i = 0; i < index.nshards; i++) set_mark(entries, nentries, index.shards[i]);
         heft__index_free(&index);
     }
-    heft_source_unref(source);
+    if (status != HEFT_OUT_OF_MEMORY) return HEFT_OK;
+    if (err) *err = local;
+    return status;
 }
 
 static heft_status set_fail_exists(const heft__set_job *job, const char *names, heft_error *err) {
@@ -194,7 +202,7 @@ heft_status heft__set_job_look(heft__set_job *job, const heft_layout *layout, bo
     if (status != HEFT_OK) return status;
     heft__arena_init(&arena, &job->alloc);
     status = heft__directory_list(directory, &arena, &entries, &nentries, err);
-    if (status == HEFT_OK) set_mark_indexed(job, directory, entries, nentries);
+    if (status == HEFT_OK) status = set_mark_indexed(job, directory, entries, nentries, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
         if (!entries[i].named && !set_is_of_stem(job, name)) continue;
@@ -401,6 +409,7 @@ static heft_status replace_stage(heft__set_job *job, const heft_set_file *file, 
     if (own.format && strcmp(own.format, "safetensors") != 0)
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_OTHER_FORMAT, "sets are of safetensors files");
     own.no_sync = whole.no_sync;
+    own.allocator = whole.allocator;
     own.progress = whole.progress;
     own.progress_ctx = whole.progress_ctx;
     job->options = own;
@@ -429,10 +438,12 @@ static heft_status replace_run(heft__set_job *job, const heft_set_file *files, c
 heft_status heft__set_replace(const char *path, const heft_set_file *files, uint64_t nfiles, const char *index,
                               const heft_save_options *options, const heft_set_options *set_options,
                               heft_save_stats *stats, heft_error *err) {
+    heft_save_options checked;
     heft_set_options set;
     heft_layout *layout = NULL;
-    heft_allocator alloc = options && options->allocator ? *options->allocator : heft__default_allocator;
-    heft_status status = heft__set_options_copy(set_options, &set, err);
+    heft_allocator alloc;
+    heft_status status = heft__save_options_copy(options, &checked, &alloc, err);
+    if (status == HEFT_OK) status = heft__set_options_copy(set_options, &set, err);
     if (status == HEFT_OK && (set.publish || set.create_dir))
         status = heft__fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_CALL, "files are replaced in a folder that is there");
     const char *fault = index ? heft__path_component_fault(index, strlen(index)) : NULL;

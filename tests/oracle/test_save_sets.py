@@ -207,14 +207,14 @@ def test_staged_names_match_no_loader():
 
 def latest(folder, glob=None, verify=0):
     path, skipped = heftlib.Buffer(), ctypes.c_uint64()
-    heftlib.call("heft_checkpoint_latest", folder.encode(), glob and glob.encode(), verify, ctypes.byref(path.raw),
+    heftlib.call("heft_checkpoint_latest", folder.encode(), glob and glob.encode(), verify, None, ctypes.byref(path.raw),
                  ctypes.byref(skipped))
     return os.path.basename(bytes(path)[:-1].decode()), skipped.value
 
 
 def keep(folder, count, glob=None, verify=0):
     removed = ctypes.c_uint64()
-    heftlib.call("heft_checkpoint_keep", folder.encode(), glob and glob.encode(), count, verify, ctypes.byref(removed))
+    heftlib.call("heft_checkpoint_keep", folder.encode(), glob and glob.encode(), count, verify, None, ctypes.byref(removed))
     return removed.value
 
 

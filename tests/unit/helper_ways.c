@@ -41,8 +41,11 @@ static heft_archive *items_of_file(heft_save_item items[MOST], int n, uint8_t ma
     return archive;
 }
 
+const heft_allocator *save_way_alloc;
+
 static heft_save_options overwriting(void) {
-    return (heft_save_options){.struct_size = sizeof(heft_save_options), .overwrite = true, .workers = 1};
+    return (heft_save_options){
+        .struct_size = sizeof(heft_save_options), .overwrite = true, .workers = 1, .allocator = save_way_alloc};
 }
 
 static heft_set_options each_alone(void) {
@@ -101,7 +104,7 @@ static heft_status in_background(const char *path, int n, uint8_t mark, bool sna
                                  heft_error *err) {
     heft_saver *saver;
     heft_save_item items[MOST];
-    heft_saver_options options = {.struct_size = sizeof options, .snapshot = snapshot};
+    heft_saver_options options = {.struct_size = sizeof options, .snapshot = snapshot, .allocator = save_way_alloc};
     heft_save_options over = overwriting();
     items_of(items, n, mark);
     heft_status status = heft_saver_new(&options, &saver, err);
@@ -109,6 +112,16 @@ static heft_status in_background(const char *path, int n, uint8_t mark, bool sna
     status = heft_saver_start(saver, path, items, (uint64_t)n, &over, set, err);
     if (status == HEFT_OK) status = heft_saver_wait(saver, NULL, err);
     heft_saver_free(saver);
+    return status;
+}
+
+static heft_status save_npz_copied(const char *path, int n, uint8_t mark, heft_error *err) {
+    heft_save_item items[MOST];
+    heft_archive *archive = items_of_file(items, n, mark);
+    heft_save_options options = overwriting();
+    options.format = "npz";
+    heft_status status = heft_save(path, items, (uint64_t)n, &options, NULL, err);
+    heft_archive_unref(archive);
     return status;
 }
 
@@ -128,6 +141,14 @@ static heft_status set_with(const char *path, int n, uint8_t mark, const heft_sa
 static heft_status set_plain(const char *path, int n, uint8_t mark, heft_error *err) {
     heft_save_options options = overwriting();
     heft_set_options set = each_alone();
+    return set_with(path, n, mark, &options, &set, err);
+}
+
+static heft_status set_checked(const char *path, int n, uint8_t mark, heft_error *err) {
+    heft_save_options options = overwriting();
+    heft_set_options set = each_alone();
+    options.verify = true;
+    options.align = options.data_start_align = 64;
     return set_with(path, n, mark, &options, &set, err);
 }
 
@@ -164,23 +185,25 @@ static heft_status set_in_background(const char *path, int n, uint8_t mark, heft
 static heft_status set_replaced(const char *path, int n, uint8_t mark, heft_error *err) {
     char files[MOST][40];
     heft_save_item items[MOST];
+    heft_save_options options = overwriting();
     heft_set_file set[MOST];
     items_of(items, n, mark);
     for (int i = 0; i < n; i++) {
         snprintf(files[i], sizeof files[i], n > 1 ? "model-%05d-of-%05d.safetensors" : "model.safetensors", i + 1, n);
         set[i] = (heft_set_file){.name = files[i], .items = &items[i], .nitems = 1};
     }
-    return heft_set_replace(path, set, (uint64_t)n, n > 1 ? "model.safetensors.index.json" : NULL, NULL, NULL, NULL, err);
+    return heft_set_replace(path, set, (uint64_t)n, n > 1 ? "model.safetensors.index.json" : NULL, &options, NULL, NULL, err);
 }
 
 /* ---- writers ---- */
 
-static heft_status write_with(const char *path, int n, uint8_t mark, heft_writer_mode mode, uint64_t reserve,
-                              const heft_set_options *set, heft_error *err) {
+static heft_status write_as(const char *format, const char *path, int n, uint8_t mark, heft_writer_mode mode,
+                            uint64_t reserve, const heft_set_options *set, heft_error *err) {
     heft_writer *writer;
     heft_save_item items[MOST];
     heft_save_options options = overwriting();
     bool declared = mode == HEFT_WRITER_DECLARED;
+    options.format = format;
     options.reserve_header_nbytes = reserve;
     items_of(items, n, mark);
     heft_status status = heft_writer_open(path, mode, declared ? items : NULL, declared ? (uint64_t)n : 0, &options, set,
@@ -197,6 +220,14 @@ static heft_status write_with(const char *path, int n, uint8_t mark, heft_writer
     return status;
 }
 
+static heft_status write_with(const char *path, int n, uint8_t mark, heft_writer_mode mode, uint64_t reserve,
+                              const heft_set_options *set, heft_error *err) {
+    return write_as(NULL, path, n, mark, mode, reserve, set, err);
+}
+
+static heft_status write_collected_npz(const char *path, int n, uint8_t mark, heft_error *err) {
+    return write_as("npz", path, n, mark, HEFT_WRITER_COLLECT, 0, NULL, err);
+}
 static heft_status write_collected(const char *path, int n, uint8_t mark, heft_error *err) {
     return write_with(path, n, mark, HEFT_WRITER_COLLECT, 0, NULL, err);
 }
@@ -222,6 +253,10 @@ static heft_status write_streamed_set(const char *path, int n, uint8_t mark, hef
     heft_set_options set = each_alone();
     return write_with(path, n, mark, HEFT_WRITER_STREAM, 1000, &set, err);
 }
+static heft_status write_moved_set(const char *path, int n, uint8_t mark, heft_error *err) {
+    heft_set_options set = each_alone();
+    return write_with(path, n, mark, HEFT_WRITER_STREAM, 8, &set, err);
+}
 static heft_status write_published(const char *path, int n, uint8_t mark, heft_error *err) {
     heft_set_options set = each_alone();
     set.publish = true;
@@ -235,6 +270,7 @@ const save_way save_ways[] = {
     {"a file with digests", "x.safetensors", 2, 3, save_digested, NULL, true},
     {"a file without digests for one with", "x.safetensors", 2, 3, save_plain, save_digested, true},
     {"an npz", "x.npz", 2, 3, save_npz, NULL, false},
+    {"an npz copied", "x.npz", 2, 3, save_npz_copied, save_npz, false},
     {"an npy", "x.npy", 1, 1, save_npy, NULL, false},
     {"a file copied", "x.safetensors", 2, 3, save_copied, save_plain, false},
     {"a file in the background", "x.safetensors", 2, 3, save_in_background, NULL, false},
@@ -245,6 +281,7 @@ const save_way save_ways[] = {
     {"one file for a set", "", 3, 1, set_plain, NULL, false},
     {"a set for one file", "", 1, 3, set_plain, NULL, false},
     {"one file for one", "", 1, 1, set_plain, NULL, false},
+    {"a set aligned and verified", "", 2, 3, set_checked, NULL, false},
     {"a set with digests", "", 2, 2, set_digested, NULL, true},
     {"a set without digests for one with", "", 2, 3, set_plain, set_digested, true},
     {"a set copied", "", 2, 3, set_copied, set_plain, false},
@@ -253,6 +290,7 @@ const save_way save_ways[] = {
     {"all files of a set", "", 3, 3, set_replaced, set_plain, false},
     {"the file of a set", "", 1, 1, set_replaced, set_plain, false},
     {"a collected file", "x.safetensors", 2, 3, write_collected, NULL, false},
+    {"a collected npz", "x.npz", 2, 3, write_collected_npz, NULL, false},
     {"a declared file", "x.safetensors", 2, 3, write_declared, NULL, false},
     {"a new declared file", "x.safetensors", 0, 3, write_declared, NULL, false},
     {"a streamed file", "x.safetensors", 2, 3, write_streamed, NULL, false},
@@ -260,6 +298,7 @@ const save_way save_ways[] = {
     {"a collected set", "", 2, 3, write_collected_set, NULL, false},
     {"a declared set", "", 2, 3, write_declared_set, NULL, false},
     {"a streamed set", "", 3, 2, write_streamed_set, NULL, false},
+    {"a streamed set that moves", "", 2, 3, write_moved_set, NULL, false},
     {"a streamed set published", "step-1", 0, 2, write_published, NULL, false},
 };
 const size_t nsave_ways = sizeof save_ways / sizeof *save_ways;
@@ -300,7 +339,7 @@ int save_way_found(const save_way *way, const char *folder) {
             if (way->before || (!set && access(path, F_OK) == 0)) fail_msg("%s: neither old nor new: %s", way->name, err.message);
             return 0;
         }
-        if (heft_set_resume(path, &resumed, &err)) fail_msg("%s: %s", way->name, err.message);
+        if (heft_set_resume(path, NULL, &resumed, &err)) fail_msg("%s: %s", way->name, err.message);
         assert_true(resumed);
         assert_int_equal(heft_archive_open(path, NULL, &archive, &err), HEFT_OK);
     }

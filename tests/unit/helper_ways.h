@@ -16,6 +16,7 @@ typedef struct save_way {
 
 extern const save_way save_ways[];
 extern const size_t nsave_ways;
+extern const heft_allocator *save_way_alloc; /* of all that a way does; NULL: the default */
 
 /* False: this build cannot. */
 bool save_way_can(const save_way *way);

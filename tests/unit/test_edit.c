@@ -101,9 +101,9 @@ static void refusals(void **state) {
     options.metadata = NULL;
     assert_int_equal(try_edit(path, NULL, 0, &options, &err), HEFT_INVALID_ARGUMENT);
     assert_int_equal(heft_edit_in_place(NULL, NULL, 0, NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
-    assert_int_equal(heft_edit_resume(NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
-    assert_int_equal(heft_edit_undo(test_path("refused/nothing"), NULL, &err), HEFT_NOT_FOUND);
-    assert_int_equal(heft_edit_undo(test_path("refused"), NULL, &err), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_edit_resume(NULL, NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_edit_undo(test_path("refused/nothing"), NULL, NULL, &err), HEFT_NOT_FOUND);
+    assert_int_equal(heft_edit_undo(test_path("refused"), NULL, NULL, &err), HEFT_INVALID_ARGUMENT);
     /* Several names, and none. */
     assert_int_equal(link(path, test_path("refused/y.safetensors")), 0);
     assert_int_equal(edit_run(path, NULL, &err), HEFT_UNSUPPORTED);
@@ -148,10 +148,10 @@ static void links_lead_to_the_file(void **state) {
     assert_int_equal(edit_run(path, NULL, &err), HEFT_MISMATCH);
     assert_int_equal(err.fault, HEFT_FAULT_EDIT_INTERRUPTED);
     bool done;
-    if (heft_edit_resume(path, &done, &err)) fail_msg("%s", err.message);
+    if (heft_edit_resume(path, NULL, &done, &err)) fail_msg("%s", err.message);
     assert_true(done);
     assert_whole(real, '2');
-    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_OK);
+    assert_int_equal(heft_edit_resume(path, NULL, &done, &err), HEFT_OK);
     assert_false(done);
     assert_int_equal(edit_run(cached, NULL, &err), HEFT_PERMISSION);
     assert_whole(blob, '1');
@@ -178,7 +178,7 @@ static void a_name_of_255_bytes(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && has_journal(path));
     assert_int_equal(edit_mark(path, HEFT_FAULT_EDIT_INTERRUPTED, &err), '2');
-    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_OK);
+    assert_int_equal(heft_edit_undo(path, NULL, &done, &err), HEFT_OK);
     assert_true(done);
     if (edit_run(path, NULL, &err)) fail_msg("%s", err.message);
     assert_whole(path, '2');
@@ -241,7 +241,7 @@ static void failing_at_every_call(void **state) {
             marks[mark - '1']++;
             journals += journal;
             if (!journal) assert_whole(path, mark);
-            assert_int_equal((k & 1 ? heft_edit_undo : heft_edit_resume)(path, &done, &err), HEFT_OK);
+            assert_int_equal((k & 1 ? heft_edit_undo : heft_edit_resume)(path, NULL, &done, &err), HEFT_OK);
             assert_int_equal(done, journal);
             if (journal) assert_whole(path, k & 1 ? '1' : '2');
             if (status == HEFT_OK && calls < k) break;
@@ -272,9 +272,9 @@ static void killed_at_every_call(void **state) {
         marks[mark - '1']++;
         journals += journal;
         /* Cleaning leaves what is needed, and takes the rest. */
-        assert_int_equal(heft_save_clean(test_path("killed"), false, &removed, &err), HEFT_OK);
+        assert_int_equal(heft_save_clean(test_path("killed"), false, NULL, &removed, &err), HEFT_OK);
         assert_int_equal(has_journal(path), journal);
-        assert_int_equal((k & 1 ? heft_edit_undo : heft_edit_resume)(path, &done, &err), HEFT_OK);
+        assert_int_equal((k & 1 ? heft_edit_undo : heft_edit_resume)(path, NULL, &done, &err), HEFT_OK);
         assert_int_equal(done, journal);
         assert_whole(path, journal ? (k & 1 ? '1' : '2') : mark);
         if (WIFEXITED(status)) break;
@@ -297,13 +297,13 @@ static void ending_can_be_repeated(void **state) {
         test_write("ending/.heft-x.safetensors.journal", journal, n);
         free(journal);
         trap_begin(&(trap_plan){.fail_call = k, .fail_errno = EIO, .most = 1000});
-        heft_status status = (k & 1 ? heft_edit_undo : heft_edit_resume)(path, &done, &err);
+        heft_status status = (k & 1 ? heft_edit_undo : heft_edit_resume)(path, NULL, &done, &err);
         uint64_t calls = trap_calls();
         trap_end();
         assert_int_equal(done, status == HEFT_OK);
         if (status != HEFT_OK && has_journal(path)) {
             assert_int_not_equal(edit_mark(path, HEFT_FAULT_EDIT_INTERRUPTED, &err), 0);
-            if (heft_edit_undo(path, &done, &err)) fail_msg("%s", err.message);
+            if (heft_edit_undo(path, NULL, &done, &err)) fail_msg("%s", err.message);
             assert_whole(path, '1');
         } else assert_whole(path, k & 1 ? '1' : '2');
         if (status == HEFT_OK && calls < k) break;
@@ -327,15 +327,15 @@ static void a_living_writer_is_left_alone(void **state) {
     assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_int_equal(edit_run(path, NULL, &err), HEFT_EXISTS);
     assert_int_equal(err.fault, HEFT_FAULT_EDIT_INTERRUPTED);
-    assert_int_equal(heft_edit_resume(path, NULL, &err), HEFT_EXISTS);
-    assert_int_equal(heft_edit_undo(path, NULL, &err), HEFT_EXISTS);
-    assert_int_equal(heft_save_clean(test_path("living"), true, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_edit_resume(path, NULL, NULL, &err), HEFT_EXISTS);
+    assert_int_equal(heft_edit_undo(path, NULL, NULL, &err), HEFT_EXISTS);
+    assert_int_equal(heft_save_clean(test_path("living"), true, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 0);
     assert_true(has_journal(path));
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(edit_run(path, NULL, &err), HEFT_MISMATCH);
-    assert_int_equal(heft_edit_undo(path, NULL, &err), HEFT_OK);
+    assert_int_equal(heft_edit_undo(path, NULL, NULL, &err), HEFT_OK);
     assert_whole(path, '1');
     assert_int_equal(edit_run(path, NULL, &err), HEFT_OK);
     assert_whole(path, '2');
@@ -354,10 +354,10 @@ static void useless_journals(void **state) {
     char *path = strdup(edit_make("useless/x.safetensors")), *folder = strdup(test_path("useless"));
     uint8_t *journal = edit_journal(path, &n);
     test_write("useless/.heft-x.safetensors.journal", journal, n - 1);
-    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_CORRUPT);
+    assert_int_equal(heft_edit_resume(path, NULL, &done, &err), HEFT_CORRUPT);
     assert_int_equal(err.fault, HEFT_FAULT_JOURNAL_IGNORED);
-    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_CORRUPT);
-    assert_int_equal(heft_save_clean(folder, true, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_edit_undo(path, NULL, &done, &err), HEFT_CORRUPT);
+    assert_int_equal(heft_save_clean(folder, true, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 1);
     assert_whole(path, '1');
     test_write("useless/.heft-x.safetensors.journal", journal, n - 1);
@@ -367,18 +367,18 @@ static void useless_journals(void **state) {
     edit_make("useless/new.safetensors"); /* another file takes the name, by another program */
     assert_int_equal(rename(test_path("useless/new.safetensors"), path), 0);
     test_write("useless/.heft-x.safetensors.journal", journal, n);
-    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_MISMATCH);
+    assert_int_equal(heft_edit_undo(path, NULL, &done, &err), HEFT_MISMATCH);
     assert_int_equal(err.fault, HEFT_FAULT_JOURNAL_IGNORED);
-    assert_int_equal(heft_save_clean(folder, false, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_save_clean(folder, false, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 1);
     assert_whole(path, '1');
     /* One whose file is torn or gone may be all that there is. */
     test_write("useless/.heft-x.safetensors.journal", journal, n - 1);
     assert_int_equal(truncate(path, 5), 0);
-    assert_int_equal(heft_save_clean(folder, true, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_save_clean(folder, true, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 0);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(heft_save_clean(folder, true, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_save_clean(folder, true, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 0);
     /* A save takes the place of the file, and the journal goes with it. */
     static const int64_t one[] = {1};
@@ -407,11 +407,11 @@ static void a_new_header_that_fits_no_file(void **state) {
     journal.after = header;
     heft__journal_write(&journal, other);
     test_write("unfit/.heft-x.safetensors.journal", other, n);
-    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_MISMATCH);
+    assert_int_equal(heft_edit_resume(path, NULL, &done, &err), HEFT_MISMATCH);
     assert_int_equal(err.fault, HEFT_FAULT_EDIT_INTERRUPTED);
     assert_false(done);
     assert_true(has_journal(path));
-    assert_int_equal(heft_edit_undo(path, &done, &err), HEFT_OK);
+    assert_int_equal(heft_edit_undo(path, NULL, &done, &err), HEFT_OK);
     assert_true(done);
     assert_whole(path, '1');
     assert_false(has_journal(path));

@@ -284,7 +284,7 @@ static void renamed_files(void **state) {
         assert_int_equal(rename(other, path), 0);
         orphans(folder, 0);
     }
-    assert_int_equal(heft_edit_resume(path, &done, &err), HEFT_OK);
+    assert_int_equal(heft_edit_resume(path, NULL, &done, &err), HEFT_OK);
     orphans(folder, 0);
     edit_make("renamed/x.safetensors");
     put_journal(path);

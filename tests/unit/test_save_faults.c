@@ -101,6 +101,38 @@ static void failing_at_every_call(void **state) {
     assert_true(step() > 1 || (outcomes[0] > 100 && outcomes[1] > 400 && outcomes[2] > 100 && outcomes[3] > 50));
 }
 
+/* As a call that fails, but that what is told is the lack of memory. */
+static void memory_failing_at_every_allocation(void **state) {
+    (void)state;
+    for (size_t i = 0; i < nsave_ways; i++) {
+        const save_way *way = &save_ways[i];
+        if (!save_way_can(way)) continue;
+        (void)whole_entries(way, 0);
+        for (int after = 0; after < 2; after++)
+            for (uint64_t k = 1;; k += step()) {
+                heft_error err = {0};
+                test_allocator memory;
+                char *folder = fresh(way);
+                int fds = test_count_fds();
+                test_allocator_init(&memory, k);
+                memory.fail_after = after;
+                save_way_alloc = &memory.alloc;
+                trap_begin(&(trap_plan){0});
+                heft_status status = save_way_run(way, folder, &err);
+                trap_end();
+                save_way_alloc = NULL;
+                assert_int_equal(test_count_fds(), fds);
+                if (memory.live_blocks)
+                    fail_msg("%s: allocation %u: %u blocks are left", way->name, (unsigned)k, (unsigned)memory.live_blocks);
+                if (status != HEFT_OK && (status != HEFT_OUT_OF_MEMORY || err.fault != HEFT_FAULT_MEMORY || memory.calls < k))
+                    fail_msg("%s: allocation %u: %s: %s", way->name, (unsigned)k, heft_status_name(status), err.message);
+                check(way, folder, status, &err, k);
+                free(folder);
+                if (memory.calls < k) break;
+            }
+    }
+}
+
 static void interrupted_and_short(void **state) {
     (void)state;
     for (size_t i = 0; i < nsave_ways; i++) {
@@ -146,7 +178,7 @@ static void killed_at_every_call(void **state) {
             if (over) assert_int_equal(WEXITSTATUS(status), 0);
             outcomes[found_in(way, folder)]++;
             char *inner = *way->target && strcmp(way->target, "new") == 0 ? strdup(test_path("ways/new")) : strdup(folder);
-            heft_status cleaned = heft_save_clean(inner, false, &removed, &err);
+            heft_status cleaned = heft_save_clean(inner, false, NULL, &removed, &err);
             if (cleaned != HEFT_OK && cleaned != HEFT_NOT_FOUND) fail_msg("%s: %s", way->name, err.message);
             (void)save_way_entries(folder, &temps);
             if (temps) fail_msg("%s: call %u leaves %d temporary files", way->name, (unsigned)k, temps);
@@ -283,6 +315,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(failing_at_every_call, teardown),
+        cmocka_unit_test_teardown(memory_failing_at_every_allocation, teardown),
         cmocka_unit_test_teardown(interrupted_and_short, teardown),
         cmocka_unit_test_teardown(killed_at_every_call, teardown),
         cmocka_unit_test_teardown(full_at_every_page, teardown),

@@ -55,7 +55,7 @@ static void publish_work(const kill_kind *kind) {
         uint64_t removed;
         snprintf(path, sizeof path, "%s/step-%u", kind->folder, step);
         must(save_marked(path, (uint8_t)(step % 200 + 1), NULL, &published));
-        must(heft_checkpoint_keep(kind->folder, NULL, 2, 0, &removed, NULL));
+        must(heft_checkpoint_keep(kind->folder, NULL, 2, 0, NULL, &removed, NULL));
     }
 }
 
@@ -85,7 +85,7 @@ static void set_look(const kill_kind *kind) {
     heft_archive_unref(archive);
     if (status != HEFT_OK) {
         assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
-        if (heft_set_resume(kind->path, NULL, &err)) fail_msg("%s", err.message);
+        if (heft_set_resume(kind->path, NULL, NULL, &err)) fail_msg("%s", err.message);
     }
     (void)marked_of(kind->path, SIZE);
 }
@@ -95,7 +95,7 @@ static void publish_look(const kill_kind *kind) {
     heft_error err;
     uint64_t skipped;
     publish_round++;
-    if (heft_checkpoint_latest(kind->folder, NULL, 0, &newest, &skipped, &err)) fail_msg("%s", err.message);
+    if (heft_checkpoint_latest(kind->folder, NULL, 0, NULL, &newest, &skipped, &err)) fail_msg("%s", err.message);
     assert_int_equal(skipped, 0);
     (void)marked_of(newest.data, SIZE);
     heft_buffer_release(&newest);
@@ -108,7 +108,7 @@ static void edit_look(const kill_kind *kind) {
     bool there = access(edit_journal_path(kind->path), F_OK) == 0, done;
     if (!edit_mark(kind->path, there ? HEFT_FAULT_EDIT_INTERRUPTED : HEFT_FAULT_NONE, &err)) fail_msg("%s", err.message);
     interrupted += there;
-    if (there) assert_int_equal((interrupted & 1 ? heft_edit_undo : heft_edit_resume)(kind->path, &done, &err), HEFT_OK);
+    if (there) assert_int_equal((interrupted & 1 ? heft_edit_undo : heft_edit_resume)(kind->path, NULL, &done, &err), HEFT_OK);
     if (!edit_mark(kind->path, HEFT_FAULT_NONE, &err)) fail_msg("%s", err.message);
 }
 
@@ -130,7 +130,7 @@ static void rounds(const kill_kind *kind, uint64_t *seed) {
         assert_int_equal(waitpid(child, &status, 0), child);
         if (!WIFSIGNALED(status)) fail_msg("it ended by itself: %d", WEXITSTATUS(status));
         kind->look(kind);
-        assert_int_equal(heft_save_clean(kind->folder, false, &removed, NULL), HEFT_OK);
+        assert_int_equal(heft_save_clean(kind->folder, false, NULL, &removed, NULL), HEFT_OK);
         if (kind->entries) assert_int_equal(marked_entries(kind->folder), kind->entries);
     }
 }

@@ -152,9 +152,9 @@ static void a_set_replaced_in_place(void **state) {
     assert_int_equal(save(path, 99, &set, &err), HEFT_OK);
     many_job job = {.path = path, .set = &set, .run = save_round, .rounds = 25};
     assert_true(many(&job, PROCESSES, 1) >= 1);
-    assert_int_equal(heft_set_resume(path, NULL, &err), HEFT_OK);
+    assert_int_equal(heft_set_resume(path, NULL, NULL, &err), HEFT_OK);
     assert_int_not_equal(marked_of(path, SIZE), 99);
-    assert_int_equal(heft_save_clean(path, false, &removed, &err), HEFT_OK);
+    assert_int_equal(heft_save_clean(path, false, NULL, &removed, &err), HEFT_OK);
     assert_int_equal(marked_entries(path), MARKED_TENSORS + 1);
     free(path);
 }

@@ -86,7 +86,7 @@ static void resuming(void **state) {
             last = WIFEXITED(status);
             if (access(marker, F_OK) != 0) continue;
             disk_begin(look_at_resumed, false);
-            must(heft_set_resume(folder, NULL, &err), &err);
+            must(heft_set_resume(folder, NULL, NULL, &err), &err);
             disk_end(look_for_new);
         }
     }
@@ -227,7 +227,7 @@ static void old_checkpoints(void **state) {
     }
     trap_end();
     disk_begin(look_at_checkpoints, false);
-    must(heft_checkpoint_keep(folder, NULL, 1, HEFT_VERIFY_HEADERS, &removed, &err), &err);
+    must(heft_checkpoint_keep(folder, NULL, 1, HEFT_VERIFY_HEADERS, NULL, &removed, &err), &err);
     disk_end(NULL); /* what is removed may be there once more */
     assert_int_equal(removed, 3);
     assert_true(outcomes[1] > 0 && outcomes[2] > 2 && outcomes[3] > 2);
@@ -253,7 +253,7 @@ static void look_at_edited(const char *folder) {
     char before = pair.value[0];
     heft_archive_unref(archive);
     undo = !undo;
-    heft_status status = (undo ? heft_edit_undo : heft_edit_resume)(path, &done, &err);
+    heft_status status = (undo ? heft_edit_undo : heft_edit_resume)(path, NULL, &done, &err);
     /* The file of a power cut is a new one here, so that a header that is still the old one is that of a stranger. */
     if (status != HEFT_OK && (err.fault != HEFT_FAULT_JOURNAL_IGNORED || before != '1')) fail_msg("%s", err.message);
     outcomes[2] += done;
@@ -290,8 +290,8 @@ static void edits_in_place(void **state) {
         free(journal);
         disk_begin(look_at_edited, true);
         must(round == 0   ? edit_run(path, NULL, &err)
-             : round == 1 ? heft_edit_resume(path, &done, &err)
-                          : heft_edit_undo(path, &done, &err),
+             : round == 1 ? heft_edit_resume(path, NULL, &done, &err)
+                          : heft_edit_undo(path, NULL, &done, &err),
              &err);
         wanted = round == 2 ? '1' : '2';
         disk_end(look_for_edited);

@@ -107,8 +107,8 @@ static void check_outcome(const char *folder, int old, int new, bool clean, int 
         assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
         bool resumed;
         uint64_t removed;
-        assert_int_equal(heft_save_clean(folder, true, &removed, NULL), HEFT_OK); /* what the marker lists stays */
-        if (heft_set_resume(folder, &resumed, &err)) fail_msg("%s", err.message);
+        assert_int_equal(heft_save_clean(folder, true, NULL, &removed, NULL), HEFT_OK); /* what the marker lists stays */
+        if (heft_set_resume(folder, NULL, &resumed, &err)) fail_msg("%s", err.message);
         assert_true(resumed);
         assert_int_equal(mark_of(folder, &n, &err), 2);
         outcomes[2]++;
@@ -211,7 +211,7 @@ static void published_folders_are_whole(void **state) {
         uint8_t mark = mark_of(folder, &n, &err);
         assert_true(mark == 2 || err.fault == HEFT_FAULT_NO_FILE);
         uint64_t removed;
-        assert_int_equal(heft_save_clean(top, false, &removed, NULL), HEFT_OK);
+        assert_int_equal(heft_save_clean(top, false, NULL, &removed, NULL), HEFT_OK);
         assert_int_equal(entries(top, &temps), mark == 2);
         empty(top);
         trap_begin(&(trap_plan){.fail_call = k, .fail_errno = ENOSPC});
@@ -243,7 +243,7 @@ static void markers_of_others(void **state) {
         heft_error err;
         bool resumed;
         test_write("markers/.heft-save-in-progress", bad[i], strlen(bad[i]));
-        assert_int_equal(heft_set_resume(test_path("markers"), &resumed, &err), HEFT_CORRUPT);
+        assert_int_equal(heft_set_resume(test_path("markers"), NULL, &resumed, &err), HEFT_CORRUPT);
         assert_int_equal(err.fault, HEFT_FAULT_SAVE_INTERRUPTED);
         assert_false(resumed);
         assert_int_equal(save_marked(test_path("markers"), 2, 1, false, &err), HEFT_CORRUPT);
@@ -254,11 +254,11 @@ static void markers_of_others(void **state) {
              ".heft-x-12345678-1-12345678.tmp");
     test_write("markers/.heft-save-in-progress", text, strlen(text));
     test_write("markers/.heft-x-12345678-1-12345678.tmp", "y", 1);
-    assert_int_equal(heft_set_resume(test_path("markers"), NULL, NULL), HEFT_OK);
+    assert_int_equal(heft_set_resume(test_path("markers"), NULL, NULL, NULL), HEFT_OK);
     assert_int_equal(access(test_path("markers/precious"), F_OK), -1);
     assert_int_equal(access(test_path("markers/b"), F_OK), 0);
     bool resumed = true;
-    assert_int_equal(heft_set_resume(test_path("markers"), &resumed, NULL), HEFT_OK);
+    assert_int_equal(heft_set_resume(test_path("markers"), NULL, &resumed, NULL), HEFT_OK);
     assert_false(resumed);
 }
 
@@ -279,11 +279,11 @@ static void a_living_writer_is_left_alone(void **state) {
     test_write("living/.heft-save-in-progress", text, strlen(text));
     test_write("living/.heft-x-12345678-1-12345678.tmp", "y", 1);
     heft_error err;
-    assert_int_equal(heft_set_resume(test_path("living"), NULL, &err), HEFT_EXISTS);
+    assert_int_equal(heft_set_resume(test_path("living"), NULL, NULL, &err), HEFT_EXISTS);
     assert_int_equal(save_marked(test_path("living"), 2, 1, false, &err), HEFT_EXISTS);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(heft_set_resume(test_path("living"), NULL, &err), HEFT_OK);
+    assert_int_equal(heft_set_resume(test_path("living"), NULL, NULL, &err), HEFT_OK);
 }
 
 static void only_litter_is_removed(void **state) {
@@ -294,12 +294,12 @@ static void only_litter_is_removed(void **state) {
     test_write("litter/model.safetensors.tmp", "y", 1);
     uint64_t removed;
     int temps;
-    assert_int_equal(heft_save_clean(test_path("litter"), false, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_save_clean(test_path("litter"), false, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 0);
-    assert_int_equal(heft_save_clean(test_path("litter"), true, &removed, NULL), HEFT_OK);
+    assert_int_equal(heft_save_clean(test_path("litter"), true, NULL, &removed, NULL), HEFT_OK);
     assert_int_equal(removed, 2);
     assert_int_equal(entries(test_path("litter"), &temps), 2);
-    assert_int_equal(heft_save_clean(test_path("nowhere"), true, &removed, NULL), HEFT_NOT_FOUND);
+    assert_int_equal(heft_save_clean(test_path("nowhere"), true, NULL, &removed, NULL), HEFT_NOT_FOUND);
 }
 
 static void every_allocation_can_fail(void **state) {

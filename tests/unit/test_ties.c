@@ -29,7 +29,8 @@ static void what_is_tied(void **state) {
     const heft_pair given = {"format", 6, "pt", 2};
     heft_ties *ties;
     uint64_t n;
-    assert_int_equal(heft_ties_find(items, N, &given, 1, &ties, NULL), HEFT_OK);
+    heft_save_options options = {.struct_size = sizeof options, .no_sync = true, .metadata = &given, .nmetadata = 1};
+    assert_int_equal(heft_ties_find(items, N, &options, &ties, NULL), HEFT_OK);
     const heft_tie *list = heft_ties_list(ties, &n);
     static const heft_tie expected[] = {{0, 9}, {2, 9}, {5, 6}};
     assert_int_equal(n, 3);
@@ -47,7 +48,6 @@ static void what_is_tied(void **state) {
     const heft_save_item *kept = heft_ties_items(ties, &n);
     assert_int_equal(n, N - 3);
     assert_string_equal(kept[0].name, "other");
-    heft_save_options options = {.struct_size = sizeof options, .no_sync = true};
     heft_save_stats stats;
     options.metadata = heft_ties_metadata(ties, &options.nmetadata);
     assert_int_equal(heft_save(test_path("tied"), kept, n, &options, &stats, NULL), HEFT_OK);
@@ -84,7 +84,7 @@ static void ties_of_archives(void **state) {
                                     {.name = "e", .view = &whole}};
     heft_ties *ties;
     uint64_t n;
-    assert_int_equal(heft_ties_find(items, 5, NULL, 0, &ties, NULL), HEFT_OK);
+    assert_int_equal(heft_ties_find(items, 5, NULL, &ties, NULL), HEFT_OK);
     const heft_tie *list = heft_ties_list(ties, &n);
     assert_true(n == 2 && list[0].dropped == 1 && list[0].kept == 0 && list[1].dropped == 3 && list[1].kept == 2);
     heft_ties_free(ties);
@@ -104,7 +104,7 @@ static void many_ties(void **state) {
     }
     heft_ties *ties;
     uint64_t n;
-    assert_int_equal(heft_ties_find(items, N, NULL, 0, &ties, NULL), HEFT_OK);
+    assert_int_equal(heft_ties_find(items, N, NULL, &ties, NULL), HEFT_OK);
     assert_true(heft_ties_items(ties, &n)->name == names[N - 1] && n == 1);
     assert_int_equal(heft_ties_list(ties, &n)[7].kept, N - 1);
     assert_int_equal(n, N - 1);
@@ -118,13 +118,14 @@ static void calls_that_are_refused(void **state) {
     heft_ties *ties = (heft_ties *)&ties;
     heft_save_item item = {.name = NULL};
     uint64_t n;
-    assert_int_equal(heft_ties_find(NULL, 1, NULL, 0, &ties, NULL), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_ties_find(NULL, 1, NULL, &ties, NULL), HEFT_INVALID_ARGUMENT);
     assert_null(ties);
-    assert_int_equal(heft_ties_find(&item, 1, NULL, 1, &ties, NULL), HEFT_INVALID_ARGUMENT);
-    assert_int_equal(heft_ties_find(&item, 1, NULL, 0, NULL, NULL), HEFT_INVALID_ARGUMENT);
-    assert_int_equal(heft_ties_find(NULL, 0, NULL, 0, &ties, NULL), HEFT_OK);
+    const heft_save_options missing = {.struct_size = sizeof missing, .nmetadata = 1};
+    assert_int_equal(heft_ties_find(&item, 1, &missing, &ties, NULL), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_ties_find(&item, 1, NULL, NULL, NULL), HEFT_INVALID_ARGUMENT);
+    assert_int_equal(heft_ties_find(NULL, 0, NULL, &ties, NULL), HEFT_OK);
     heft_ties_free(ties);
-    assert_int_equal(heft_ties_find(&item, 1, NULL, 0, &ties, NULL), HEFT_OK); /* the save will refuse it */
+    assert_int_equal(heft_ties_find(&item, 1, NULL, &ties, NULL), HEFT_OK); /* the save will refuse it */
     (void)heft_ties_items(ties, &n);
     assert_int_equal(n, 1);
     heft_ties_free(ties);
