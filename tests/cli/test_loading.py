@@ -200,7 +200,7 @@ class Options(Base):
         both = ("plan", "load")
         self.refused("--multiplier", "0.5", f, code=2, says="multiplier", commands=both)
         for text in ("0", "x", "1,5", "-1", "1x3", "nan", "", "."):
-            self.refused("--multiplier", text, f, code=2, says="--multiplier takes a number such as 1.25", commands=both)
+            self.refused("--multiplier", text, f, code=2, says="--multiplier takes a number above 0 such as 1.25", commands=both)
         self.refused("--align", "3", f, code=2, says="align", commands=both)
         self.refused("--align", "8192", f, code=2, says="align", commands=both)
         self.refused("--io", "fast", f, code=2, says="--io takes one of auto, map, buffered, direct", commands=both)
