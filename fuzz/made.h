@@ -51,6 +51,7 @@ typedef struct made_all {
     made items[MADE_MOST];
     uint64_t n;
     bool saturate, allow_inexact;
+    bool unfit; /* the cast of a value is refused, which only those ways of writing see that are given values */
 } made_all;
 
 /* Byte strides: 0 packed row-major, 1 first dim fastest, 2 backwards, 3 with gaps, 4 one row again and again, 5 turned and
@@ -123,7 +124,7 @@ static void made_fill(made *m, uint64_t nbytes, uint64_t seed, bool small) {
     }
 }
 
-static void made_item(made *m, made_bytes *in, uint64_t number, const made_all *all) {
+static void made_item(made *m, made_bytes *in, uint64_t number, made_all *all) {
     memset(m, 0, sizeof *m);
     uint8_t dtype = made_take(in), how = made_take(in), as = made_take(in);
     m->from = m->to = 1u + dtype % (HEFT_DTYPE_COUNT - 1u);
@@ -146,9 +147,11 @@ static void made_item(made *m, made_bytes *in, uint64_t number, const made_all *
         m->to = 1u + (as & 127u) % (HEFT_DTYPE_COUNT - 1u);
         const heft_cast_options cast = {
             .struct_size = sizeof cast, .workers = 1, .saturate = all->saturate, .allow_inexact = all->allow_inexact};
-        uint8_t *converted = malloc(8 * m->nelems + 8);
+        uint8_t *converted = calloc(m->nelems + 1, 8);
         DEMAND(converted);
-        if (heft_cast(m->from, m->packed, m->to, converted, m->nelems, &cast, NULL) != HEFT_OK) m->refused = true;
+        heft_status status = heft_cast(m->from, m->packed, m->to, converted, m->nelems, &cast, NULL);
+        all->unfit = all->unfit || status == HEFT_MISMATCH;
+        m->refused = status != HEFT_OK && status != HEFT_MISMATCH;
         m->nbytes = (m->nelems * heft_dtype_bits(m->to) + 7) / 8;
         free(m->packed);
         m->packed = converted;
@@ -163,6 +166,7 @@ static bool made_same_name(const made *a, const made *b) {
 static bool made_init(made_all *all, made_bytes *in, uint64_t most) {
     bool fine = true;
     uint8_t how = made_take(in);
+    all->unfit = false;
     all->saturate = how & 64;
     all->allow_inexact = how & 128;
     all->n = (how & 63) % (most + 1);
@@ -222,6 +226,13 @@ static heft_dtype made_found_dtype(heft_dtype dtype, const char *format, heft_fo
 static heft_open_options made_options(void) {
     return (heft_open_options){
         .struct_size = sizeof(heft_open_options), .workers = 1, .void1 = HEFT_F8_E4M3, .void2 = HEFT_BF16};
+}
+
+/* A save is taken, or refused, as was foreseen. */
+static void made_expect(heft_status status, bool takes, const heft_error *err) {
+    if ((status == HEFT_OK) == takes) return;
+    fprintf(stderr, "%s: %s\n", heft_status_name(status), status == HEFT_OK ? "it was not to be taken" : err->message);
+    abort();
 }
 
 /* Each of them is in the archive, with its dtype, shape and bytes, and nothing else. */

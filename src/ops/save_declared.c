@@ -17,7 +17,8 @@ static heft_status declared_open_file(heft_writer *writer, uint64_t number, cons
                                     .overwrite = writer->options.overwrite || writer->is_set,
                                     .no_sync = writer->options.no_sync};
     heft__layout one;
-    heft_status status = heft__layout_make(&one, items + file->first_item, file->nitems, &writer->options, &writer->alloc, err);
+    heft_status status = heft__layout_make(&one, heft__items_from(items, file->first_item), file->nitems, &writer->options,
+                                           &writer->alloc, err);
     if (status != HEFT_OK) return status;
     status = writer->is_set ? heft__target_open_in(target, &writer->job->folder, file->name, &options, err)
                             : heft__target_open(target, writer->path, &options, err);

@@ -320,7 +320,7 @@ heft_status heft__save_set(const char *path, const heft_save_item *items, uint64
         if (status == HEFT_OK && !shares) status = set_space(job, layout, err); /* else each file tells what it needs */
         for (uint64_t i = 0; i < layout->nfiles && status == HEFT_OK; i++) {
             const heft_layout_file *file = &layout->files[i];
-            status = heft__set_job_stage(job, file->name, items + file->first_item, file->nitems, err);
+            status = heft__set_job_stage(job, file->name, heft__items_from(items, file->first_item), file->nitems, err);
         }
         if (status == HEFT_OK) status = heft__set_job_end(job, layout, err);
         else heft__set_job_abort(job);

@@ -64,8 +64,8 @@ static heft_status stream_header(heft_writer *writer, uint64_t *file_nbytes, hef
     options.keep_order = true;
     options.data_start_align = 0;
     options.reserve_header_nbytes = writer->reserved;
-    heft_status status = heft__layout_make(&layout, writer->items + writer->first, writer->nitems - writer->first, &options,
-                                           &writer->alloc, err);
+    heft_status status = heft__layout_make(&layout, heft__items_from(writer->items, writer->first), writer->nitems - writer->first,
+                                           &options, &writer->alloc, err);
     if (status != HEFT_OK) return status;
     const heft__emit *emit = &layout.emit;
     if (emit->header_nbytes > writer->reserved) status = stream_move(writer, emit->header_nbytes - writer->reserved, err);

@@ -91,7 +91,9 @@ static void writer_drop_held(heft_writer *writer) {
 /* A packed copy of memory. */
 static heft_status writer_hold(heft_writer *writer, heft_save_item *item, const heft__item *checked, heft_error *err) {
     uint64_t nbytes;
-    if (item->view || item->archive || checked->nelems == 0) return HEFT_OK;
+    if (item->view || item->archive) return HEFT_OK;
+    if (checked->nelems == 0) item->stride_nbytes = NULL; /* the caller's */
+    if (checked->nelems == 0) return HEFT_OK;
     if (heft__shape_nbytes(checked->from, checked->rank, checked->shape, &nbytes, &nbytes) != HEFT__SHAPE_OK)
         return writer_refuse(err, "the size by its shape does not fit 64 bits");
     if (!heft__grow(&writer->alloc, (void **)&writer->held, &writer->held_capacity, writer->nheld, sizeof(void *), 16) ||
@@ -111,7 +113,7 @@ static heft_status writer_hold(heft_writer *writer, heft_save_item *item, const 
 }
 
 static heft_status writer_flush(heft_writer *writer, heft_error *err) {
-    heft_status status = heft__set_job_stage(writer->job, NULL, writer->items + writer->first,
+    heft_status status = heft__set_job_stage(writer->job, NULL, heft__items_from(writer->items, writer->first),
                                              writer->nitems - writer->first, err);
     if (status == HEFT_OK) status = heft__writer_end_file(writer, err);
     if (status == HEFT_OK) writer_drop_held(writer);

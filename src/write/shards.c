@@ -104,7 +104,7 @@ static heft_status shards_lay(heft_layout *layout, uint32_t number, const heft_s
     heft_layout_file *file = &layout->files[number];
     heft__layout one;
     heft_status status =
-        heft__layout_make(&one, items + file->first_item, file->nitems, options, &layout->alloc, err);
+        heft__layout_make(&one, heft__items_from(items, file->first_item), file->nitems, options, &layout->alloc, err);
     if (status != HEFT_OK) return status;
     file->file_nbytes = one.emit.file_nbytes;
     file->header_nbytes = one.emit.header_nbytes;

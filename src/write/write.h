@@ -29,6 +29,11 @@ heft_status heft__item_check(const heft_save_item *item, uint64_t number, heft__
 heft_status heft__items_check_names(const heft_save_item *items, uint64_t nitems, const heft_allocator *alloc,
                                     heft_error *err);
 
+/* Those from number `first` on of a list that may be NULL where it is empty. */
+static inline const heft_save_item *heft__items_from(const heft_save_item *items, uint64_t first) {
+    return first ? items + first : items;
+}
+
 /* A failure about an item: its number and name come first. */
 heft_status heft__item_fail(heft_error *err, heft_status status, heft_fault fault, const heft_save_item *item,
                             uint64_t number, const char *format, ...) HEFT__PRINTF(6, 7);

@@ -173,7 +173,8 @@ static void cancelled_saves_leave_the_old(void **state) {
 /* Under keep_fortran what lies with its first dim fastest is written so, also out of a copy. */
 static void copies_keep_the_order_of_memory(void **state) {
     (void)state;
-    heft_save_item items[2];
+    static const int64_t hollow[] = {3, 0};
+    heft_save_item items[3];
     heft_save_options over = overwriting();
     const heft_saver_options snapshot = {.struct_size = sizeof snapshot, .snapshot = true};
     over.format = "npz";
@@ -187,18 +188,22 @@ static void copies_keep_the_order_of_memory(void **state) {
         size_t n, wanted;
         char *plain = strdup(test_path("fortran-plain")), *path = strdup(test_path("fortran"));
         items_of(items);
-        assert_int_equal(heft_save(plain, items, 2, &over, NULL, NULL), HEFT_OK);
+        items[2] = (heft_save_item){.name = "z", .data = values, .shape = hollow, .stride_nbytes = strides, .rank = 2,
+                                    .dtype = HEFT_F64};
+        assert_int_equal(heft_save(plain, items, 3, &over, NULL, NULL), HEFT_OK);
         if (way) {
             assert_int_equal(heft_saver_new(&snapshot, &saver, NULL), HEFT_OK);
-            assert_int_equal(heft_saver_start(saver, path, items, 2, &over, NULL, NULL), HEFT_OK);
+            assert_int_equal(heft_saver_start(saver, path, items, 3, &over, NULL, NULL), HEFT_OK);
             assert_int_equal(heft_saver_wait(saver, NULL, NULL), HEFT_OK);
             heft_saver_free(saver);
         } else {
-            int64_t steps[] = {strides[0], strides[1]};
-            items[1].stride_nbytes = steps;
+            int64_t *steps = malloc(sizeof strides); /* goes: tensors are copied, with and without elements */
+            assert_non_null(steps);
+            memcpy(steps, strides, sizeof strides);
+            items[1].stride_nbytes = items[2].stride_nbytes = steps;
             assert_int_equal(heft_writer_open(path, HEFT_WRITER_COLLECT, NULL, 0, &over, NULL, &writer, NULL), HEFT_OK);
-            for (int i = 0; i < 2; i++) assert_int_equal(heft_writer_add(writer, &items[i], NULL), HEFT_OK);
-            memset(steps, 0, sizeof steps);
+            for (int i = 0; i < 3; i++) assert_int_equal(heft_writer_add(writer, &items[i], NULL), HEFT_OK);
+            free(steps);
             assert_int_equal(heft_writer_finish(writer, NULL, NULL), HEFT_OK);
             heft_writer_free(writer);
         }
@@ -217,6 +222,29 @@ static void copies_keep_the_order_of_memory(void **state) {
         free(plain);
         free(path);
     }
+}
+
+/* Without a tensor, by every mode: a file, and a set of one file without an index. */
+static void writers_of_nothing(void **state) {
+    (void)state;
+    heft_save_options over = overwriting();
+    heft_set_options set = {.struct_size = sizeof set, .create_dir = true};
+    for (int way = 0; way < 6; way++) {
+        heft_writer *writer;
+        heft_archive *archive;
+        heft_save_stats stats;
+        const char *path = test_path(way & 1 ? "nothing-set" : "nothing");
+        heft_status status = heft_writer_open(path, (heft_writer_mode)(way / 2), NULL, 0, &over, way & 1 ? &set : NULL,
+                                              &writer, NULL);
+        assert_int_equal(status, HEFT_OK);
+        assert_int_equal(heft_writer_finish(writer, &stats, NULL), HEFT_OK);
+        heft_writer_free(writer);
+        assert_true(stats.nfiles == 1 && stats.ntensors == 0 && stats.data_nbytes == 0);
+        assert_int_equal(heft_archive_open(path, NULL, &archive, NULL), HEFT_OK);
+        assert_true(heft_archive_count(archive) == 0 && heft_archive_file_count(archive) == 1);
+        heft_archive_unref(archive);
+    }
+    assert_int_equal(heft_save_set(test_path("nothing-set"), NULL, 0, &over, &set, NULL, NULL), HEFT_OK);
 }
 
 /* ---- failing memory ---- */
@@ -290,6 +318,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_let_memory_go),       cmocka_unit_test(borrowed_memory_views_and_sets),
         cmocka_unit_test(failures_are_not_lost),         cmocka_unit_test(cancelled_saves_leave_the_old),
+        cmocka_unit_test(writers_of_nothing),
         cmocka_unit_test(copies_keep_the_order_of_memory), cmocka_unit_test(every_allocation_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
