@@ -227,6 +227,45 @@ static void verified_while_it_is_replaced(void **state) {
     free(other);
 }
 
+/* All are one kind of fault; the status tells what is wrong from what is not known yet. */
+static void digests_that_are_none(void **state) {
+    (void)state;
+    const struct {
+        const char *text;
+        heft_status status;
+    } cases[] = {{"{", HEFT_CORRUPT}, {"", HEFT_CORRUPT}, {"{\"tensors\":{}}", HEFT_CORRUPT},
+                 {"{\"algorithm\":\"xxh3-256, 4 MiB chunks\",\"tensors\":{}}", HEFT_UNSUPPORTED},
+                 {"{\"algorithm\":\"xxh3-128, 4 MiB chunks\",\"tensors\":{\"t\":\"0\"}}", HEFT_CORRUPT},
+                 {"{\"algorithm\":\"xxh3-128, 4 MiB chunks\",\"tensors\":{\"t\":\"0123456789abcdef0123456789abcdef\","
+                  "\"\\u0074\":\"0123456789abcdef0123456789abcdef\"}}", HEFT_CORRUPT}};
+    heft_save_item items[TENSORS];
+    heft_save_options over = overwriting();
+    heft_error err;
+    char *path = strdup(test_path("none/x"));
+    test_mkdir("none");
+    items_of(items, 1);
+    assert_int_equal(heft_save(path, items, TENSORS, &over, NULL, &err), HEFT_OK);
+    heft_archive *archive = open_file(path);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        test_write("none/x.xxh3.json", cases[i].text, strlen(cases[i].text));
+        assert_int_equal(heft_archive_verify(archive, NULL, 0, NULL, NULL, NULL, &err), cases[i].status);
+        assert_int_equal(err.fault, HEFT_FAULT_BAD_DIGESTS);
+        assert_non_null(strstr(err.file, "x.xxh3.json"));
+    }
+    heft_archive_unref(archive);
+    const heft_pair pairs[] = {{"heft.xxh3", SIZE_MAX, "{\"t\":1}", SIZE_MAX}, {"heft.data_xxh3", SIZE_MAX, "0", SIZE_MAX}};
+    for (size_t i = 0; i < 2; i++) {
+        over.metadata = &pairs[i];
+        over.nmetadata = 1;
+        assert_int_equal(heft_save(path, items, TENSORS, &over, NULL, &err), HEFT_OK);
+        archive = open_file(path);
+        assert_int_equal(heft_archive_verify(archive, NULL, 0, NULL, NULL, NULL, &err), HEFT_CORRUPT);
+        assert_int_equal(err.fault, HEFT_FAULT_BAD_DIGESTS);
+        heft_archive_unref(archive);
+    }
+    free(path);
+}
+
 /* ---- what lasts of a file that is replaced ---- */
 
 static void access_lists_are_kept(void **state) {
@@ -393,7 +432,7 @@ int main(void) {
         cmocka_unit_test_teardown(verify_sees_every_part, no_trap),
         cmocka_unit_test(sources_that_change),
         cmocka_unit_test(a_mapped_file_is_replaced),
-        cmocka_unit_test(verified_while_it_is_replaced),
+        cmocka_unit_test(verified_while_it_is_replaced), cmocka_unit_test(digests_that_are_none),
         cmocka_unit_test(access_lists_are_kept),
         cmocka_unit_test(a_cache_of_the_hub_is_not_written_to),
         cmocka_unit_test(a_read_only_file_is_replaced),
