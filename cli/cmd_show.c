@@ -267,7 +267,10 @@ static heft_status show_output(show_state *s, heft_error *err) {
     const char *path = s->args->output ? s->args->output : "-";
     heft__output *out;
     heft_status status = heft__output_open(path, s->args->force, &out, err);
-    if (status != HEFT_OK) return status;
+    if (status != HEFT_OK) {
+        if (err->fault != HEFT_FAULT_NOT_REGULAR) s->path = path; /* that is what is wrong, and no model */
+        return status;
+    }
     uint32_t format = show_format(s->args);
     if (format == CLI_FORMAT_RAW) status = cli_write_raw(s->args, &s->view, out, &s->stats, err);
     else if (format == CLI_FORMAT_NPY) status = cli_write_npy(s->args, &s->view, out, &s->stats, err);
