@@ -116,7 +116,8 @@ typedef struct heft_save_stats {
  * MISMATCH (a source changed; `verify` found a difference; a conversion refuses an element), UNSUPPORTED (a conversion or
  * format that is not there),
  * CANCELLED, OUT_OF_MEMORY, and those of reading. After each of them the old file is as it was and no temporary one is
- * left, but where the machine or the program died: what was left is named .heft-*.tmp.
+ * left, but where the machine or the program died: what was left is named .heft-*.tmp, and goes with the next save into that
+ * folder once its process is gone.
  * Thread rule: any thread; any number of threads and processes may save one path, and the last to finish wins. */
 HEFT_API heft_status heft_save(const char *path, const heft_save_item *items, uint64_t nitems,
                                const heft_save_options *options, heft_save_stats *stats, heft_error *err);

@@ -241,9 +241,11 @@ heft_status heft__target_open(heft__target *target, const char *path, const heft
     return status;
 }
 
-heft_status heft__target_check(const char *path, const heft__target_options *options, heft_error *err) {
+heft_status heft__target_check(const char *path, const heft__target_options *options, char folder[HEFT__TARGET_PATH_MAX],
+                               heft_error *err) {
     heft__target target;
     heft_status status = target_find(&target, path, options, err);
+    memcpy(folder, target.folder.path, HEFT__TARGET_PATH_MAX);
     heft__target_abort(&target);
     return status;
 }

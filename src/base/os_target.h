@@ -129,8 +129,10 @@ typedef struct heft__target {
  * EXISTS, NOT_FOUND, PERMISSION, INVALID_ARGUMENT (a folder or device), LIMIT (NO_SPACE), IO. */
 heft_status heft__target_open(heft__target *target, const char *path, const heft__target_options *options,
                               heft_error *err);
-/* Step 1 alone, without the free space: whether it could be opened. Nothing is made. */
-heft_status heft__target_check(const char *path, const heft__target_options *options, heft_error *err);
+/* Step 1 alone, without the free space: whether it could be opened, and the folder that it lies in, links followed. Nothing is
+ * made. */
+heft_status heft__target_check(const char *path, const heft__target_options *options, char folder[HEFT__TARGET_PATH_MAX],
+                               heft_error *err);
 /* The same as _open for plain name `name` in a folder that stays open; links of that name are replaced, what exists is kept or
  * replaced by whoever renames. */
 heft_status heft__target_open_in(heft__target *target, const heft__target_folder *folder, const char *name,

@@ -131,6 +131,9 @@ uint64_t heft__save_job_shareable(const heft__save_job *job);
 /* To an open target, up to the fsync and the reading back. */
 heft_status heft__save_job_target(heft__save_job *job, heft__target *target, heft_error *err);
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err);
+/* Whether a file may be saved there; temporary files that processes which are gone have left in its folder go, and with them the
+ * space that they take. */
+heft_status heft__save_enter(const char *path, const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
 /* The text of its sidecar, when it has run (heft__json_out_free in any case). */
 heft_status heft__save_job_sidecar(const heft__save_job *job, heft__json_out *json, heft_error *err);
 

@@ -1,6 +1,6 @@
 /* ops: one file, from items to its name: laid out, written, synced, read back if asked for, renamed. */
 #include "base/error.h"
-#include "ops/save.h"
+#include "ops/save_set.h"
 #include "write/ties.h"
 
 #include <string.h>
@@ -135,6 +135,15 @@ uint64_t heft__save_job_shareable(const heft__save_job *job) {
     return job->shares ? heft__save_shareable(job->parts, job->nparts) : 0;
 }
 
+heft_status heft__save_enter(const char *path, const heft_save_options *options, const heft_allocator *alloc, heft_error *err) {
+    heft__target_options file = {.links = options->symlink, .overwrite = options->overwrite};
+    char folder[HEFT__TARGET_PATH_MAX];
+    uint64_t litter;
+    heft_status status = heft__target_check(path, &file, folder, err);
+    if (status == HEFT_OK) (void)heft__set_clean(folder, alloc, false, &litter, NULL);
+    return status;
+}
+
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err) {
     heft__target_options options = {.nbytes = job->layout.emit.file_nbytes,
                                     .shared_nbytes = heft__save_job_shareable(job),
@@ -144,7 +153,8 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
     heft__target target;
     heft__target_status file;
     bool other; /* a later save's: then the sidecar is that one's business */
-    heft_status status = heft__target_open(&target, path, &options, err);
+    heft_status status = heft__save_enter(path, &job->options, &job->alloc, err);
+    if (status == HEFT_OK) status = heft__target_open(&target, path, &options, err);
     if (status != HEFT_OK) return status;
     status = heft__save_job_target(job, &target, err);
     if (status == HEFT_OK) status = heft__save_publish(&target, &file, err);

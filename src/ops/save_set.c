@@ -247,8 +247,11 @@ heft_status heft__set_job_begin(heft__set_job *job, const char *path, const heft
     job->change.no_sync = job->options.no_sync;
     if (!job->set.publish) return set_enter(job, err);
     status = heft__set_staging_open(&job->staging, path, err);
-    if (status == HEFT_OK) job->folder = job->staging.folder;
-    return status;
+    if (status != HEFT_OK) return status;
+    job->folder = job->staging.folder;
+    uint64_t litter;
+    (void)heft__set_clean(job->staging.parent.path, &job->alloc, false, &litter, NULL);
+    return HEFT_OK;
 }
 
 /* Closes what _begin opened. */

@@ -265,9 +265,8 @@ static heft_status writer_open(heft_writer *writer, const char *path, const heft
         heft__arena_init(&writer->layout->arena, &writer->alloc);
     }
     if (status == HEFT_OK && writer->is_set) status = writer_begin_set(writer, set_options, err);
-    heft__target_options file = {.links = writer->options.symlink, .overwrite = writer->options.overwrite};
     /* What collects or streams makes its file later: not only then shall it be known that it may not be. */
-    if (status == HEFT_OK && !writer->is_set) status = heft__target_check(path, &file, err);
+    if (status == HEFT_OK && !writer->is_set) status = heft__save_enter(path, &writer->options, &writer->alloc, err);
     if (status == HEFT_OK && writer->mode == HEFT_WRITER_DECLARED) status = heft__declared_open(writer, items, nitems, err);
     return status;
 }

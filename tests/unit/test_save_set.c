@@ -302,6 +302,61 @@ static void only_litter_is_removed(void **state) {
     assert_int_equal(heft_save_clean(test_path("nowhere"), true, NULL, &removed, NULL), HEFT_NOT_FOUND);
 }
 
+/* A temporary file as a process that was killed has left it. False: nobody can tell here that it is. */
+static bool leave_litter(const char *folder) {
+    int ends[2];
+    char name[HEFT__TARGET_NAME_MAX + 1], path[700];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        heft__target_temp_name(name, "killed");
+        _exit(write(ends[1], name, sizeof name) == sizeof name ? 0 : 1);
+    }
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(read(ends[0], name, sizeof name), sizeof name);
+    close(ends[0]), close(ends[1]);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    test_write(path + strlen(test_dir()) + 1, "y", 1);
+    return heft__target_temp_dead(name);
+}
+
+/* Saves of every kind remove what killed ones have left in their folder, which else would fill the disk, and nothing else. */
+static void litter_goes_with_the_next_save(void **state) {
+    (void)state;
+    char *folder = strdup(test_mkdir("next"));
+    uint8_t bytes[SIZE] = {1};
+    heft_save_item item = {.name = "a", .data = bytes, .shape = one_dim, .rank = 1, .dtype = HEFT_U8};
+    heft_save_options options = overwriting();
+    heft_set_options set = {.struct_size = sizeof set}, publish = {.struct_size = sizeof publish, .publish = true};
+    char name[HEFT__TARGET_NAME_MAX + 1], own[700];
+    heft__target_temp_name(name, "own");
+    snprintf(own, sizeof own, "next/%s", name);
+    test_write(own, "y", 1);                                    /* a save of this process that goes on */
+    test_write("next/.heft-x-12345678-1-12345678.tmp", "y", 1); /* another machine's */
+    assert_int_equal(symlink("next", test_path("link")), 0);
+    for (int kind = 0; kind < 6; kind++) {
+        int temps;
+        if (!leave_litter(folder)) break;
+        entries(folder, &temps);
+        assert_int_equal(temps, 3);
+        if (kind == 0) assert_int_equal(heft_save(test_path("next/a"), &item, 1, &options, NULL, NULL), HEFT_OK);
+        if (kind == 1) assert_int_equal(heft_save_set(folder, &item, 1, &options, &set, NULL, NULL), HEFT_OK);
+        if (kind == 2) assert_int_equal(heft_save_set(test_path("next/p"), &item, 1, &options, &publish, NULL, NULL), HEFT_OK);
+        if (kind == 3) assert_int_equal(heft_save(test_path("link/a"), &item, 1, &options, NULL, NULL), HEFT_OK);
+        if (kind >= 4) {
+            heft_writer *writer;
+            bool declared = kind == 5;
+            assert_int_equal(heft_writer_open(test_path("next/w"), declared ? HEFT_WRITER_DECLARED : HEFT_WRITER_STREAM,
+                                              declared ? &item : NULL, declared, &options, NULL, &writer, NULL), HEFT_OK);
+            heft_writer_free(writer);
+        }
+        entries(folder, &temps);
+        if (temps != 2) fail_msg("save %d leaves %d temporary files", kind, temps);
+    }
+    free(folder);
+}
+
 static void every_allocation_can_fail(void **state) {
     (void)state;
     char *folder = strdup(test_mkdir("memory"));
@@ -455,6 +510,7 @@ int main(void) {
         cmocka_unit_test(markers_of_others),
         cmocka_unit_test(a_living_writer_is_left_alone),
         cmocka_unit_test(only_litter_is_removed),
+        cmocka_unit_test(litter_goes_with_the_next_save),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test_teardown(replacing_is_all_or_nothing, teardown),
         cmocka_unit_test(kept_files_are_in_the_index),
