@@ -109,6 +109,7 @@ heft_status heft__fail_errno(heft_error *err, int code, const char *file, const 
     case EIO: text = "input/output error of the device"; break;
     case ENOSPC: text = "no space left on the device"; break;
     case EDQUOT: text = "the disk quota is used up"; break;
+    case EFBIG: text = "the file is larger than a limit (ulimit -f) or the file system allows"; break;
     case ESTALE: text = "stale network file handle"; break;
     default: break;
     }

@@ -74,7 +74,9 @@ void heft__os_unlock(int lock);
 /* ---- os_terminal.c ---- */
 bool heft__os_is_terminal(int fd);
 uint32_t heft__os_terminal_width(int fd); /* columns, 80 when unknown */
-void heft__os_quiet_sigpipe(void);        /* SIGPIPE as the system's default: a closed pipe ends the program in silence */
+/* SIGPIPE as the system's default: a closed pipe ends the program in silence. A limit of file sizes (ulimit -f) is a failed
+ * write. */
+void heft__os_quiet_sigpipe(void);
 /* SIGINT, SIGTERM and SIGHUP remove the output file in progress and then do what they do by default, so that a shell sees
  * 130 for SIGINT. What the program was started to ignore stays ignored. */
 void heft__os_catch_interrupt(void);

@@ -30,7 +30,10 @@ static heft_status target_fail(heft_error *err, heft_status status, heft_fault f
 heft_status heft__target_fail_errno(heft_error *err, int code, const char *path, const char *what) {
     heft_status status = heft__fail_errno(err, code, path, what);
     bool full = code == ENOSPC || code == EDQUOT;
-    if (err && err->fault == HEFT_FAULT_READ_ERROR) err->fault = full ? HEFT_FAULT_NO_SPACE : HEFT_FAULT_WRITE_ERROR;
+    if (err && err->fault == HEFT_FAULT_READ_ERROR)
+        err->fault = full            ? HEFT_FAULT_NO_SPACE
+                     : code == EFBIG ? HEFT_FAULT_CALLER_LIMIT /* of the process, or of the file system */
+                                     : HEFT_FAULT_WRITE_ERROR;
     return status;
 }
 

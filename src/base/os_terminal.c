@@ -21,6 +21,9 @@ uint32_t heft__os_terminal_width(int fd) {
 
 void heft__os_quiet_sigpipe(void) {
     signal(SIGPIPE, SIG_DFL); /* a parent may have left it ignored */
+#if defined(SIGXFSZ)
+    signal(SIGXFSZ, SIG_IGN); /* a failed write can clean up */
+#endif
 }
 
 /* Removes what is half written, then lets the signal do what it does by default. */
