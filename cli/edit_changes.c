@@ -213,7 +213,7 @@ static int edit_lay_out(cli_edit *edit, uint32_t number) {
         heft_layout_free(layout);
     }
     if (status == HEFT_OK) return CLI_OK;
-    if (err.fault == HEFT_FAULT_DUPLICATE_NAME) err.fault = HEFT_FAULT_CALL; /* of a --rename, not of the file */
+    if (err.status == HEFT_INVALID_ARGUMENT) err.fault = HEFT_FAULT_CALL; /* of what was asked for, not of the file */
     if (!*err.file) heft__error_file(&err, file->file.path);
     return cli_fail(file->file.path, &err);
 }
@@ -226,5 +226,5 @@ int cli_edit_apply(cli_edit *edit) {
     for (size_t i = 0; i < args->rename.n && code == CLI_OK; i++) code = edit_rename(edit, args->rename.items[i]);
     for (uint32_t f = 0; f < edit->nfiles && code == CLI_OK; f++)
         if (edit->files[f].changed) code = edit_lay_out(edit, f);
-    return code;
+    return code == CLI_OK ? cli_edit_warn_index(edit) : code;
 }

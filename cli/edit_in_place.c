@@ -37,8 +37,8 @@ static heft_status in_place_run(cli_edit_file *file, bool dry_run, heft_error *e
 }
 
 static int in_place_fail(const char *path, heft_error *err) {
-    if (err->fault == HEFT_FAULT_HEADER_LIMIT || err->fault == HEFT_FAULT_DUPLICATE_NAME || err->status == HEFT_EXISTS ||
-        err->status == HEFT_UNSUPPORTED) {
+    if (err->status == HEFT_INVALID_ARGUMENT) err->fault = HEFT_FAULT_CALL; /* of what was asked for, not of the file */
+    if (err->fault == HEFT_FAULT_HEADER_LIMIT || err->status == HEFT_EXISTS || err->status == HEFT_UNSUPPORTED) {
         bool other = err->status == HEFT_LIMIT || err->status == HEFT_UNSUPPORTED;
         cli_complain("%s%s", err->message, other ? ": leave out --in-place" : "");
         return err->fault == HEFT_FAULT_HEADER_LIMIT ? CLI_REFUSED : cli_exit_code(err);

@@ -88,6 +88,36 @@ static void edit_folder(cli_text *out, const char *path) {
     cli_text_put(out, "", 1);
 }
 
+int cli_edit_warn_index(const cli_edit *edit) {
+    heft_open_options options = {.struct_size = sizeof options, .lenient = HEFT_LENIENT_ALL};
+    const char *name = cli_base_name(edit->files[0].file.path);
+    heft_archive *set;
+    heft_file file;
+    cli_text folder = {0}, line = {0};
+    bool named = false;
+    if (edit->is_set || !edit->files[0].renamed) return CLI_OK;
+    edit_folder(&folder, edit->files[0].file.path);
+    if (heft_archive_open(folder.data, &options, &set, NULL) == HEFT_OK) {
+        const char *index = heft_archive_index_path(set);
+        for (uint32_t i = 0; index && !named && heft_archive_file(set, i, &file, NULL) == HEFT_OK; i++)
+            named = strcmp(cli_base_name(file.path), name) == 0;
+        if (named) {
+            cli_text_str(&line, "warning: ");
+            cli_text_escaped(&line, cli_base_name(index), strlen(cli_base_name(index)));
+            cli_text_str(&line, " names its tensors and will not fit it: edit the folder instead, or make the index new then: "
+                                "heft edit --rebuild-index ");
+            cli_text_shell(&line, folder.data);
+        }
+        heft_archive_unref(set);
+    }
+    cli_text_put(&line, "", 1);
+    if (named && (!edit->args->quiet || edit->args->strict))
+        (void)cli_edit_refuse(edit->files[0].file.path, line.data, CLI_OK);
+    cli_text_free(&folder);
+    cli_text_free(&line);
+    return named && edit->args->strict ? CLI_REFUSED : CLI_OK;
+}
+
 /* "model.safetensors.index.json" of "model-00001-of-00003.safetensors", and the 3; 0 of another name. */
 static uint64_t edit_index_of(cli_text *out, const char *name) {
     static const char digits[] = "0123456789";

@@ -56,6 +56,8 @@ typedef struct cli_edit {
 int cli_edit_open(cli_edit *edit);
 int cli_edit_apply(cli_edit *edit);
 void cli_edit_free(cli_edit *edit);
+/* Of one file whose tensors get other names, or fewer: whether the index of its folder names it and will be wrong (edit_open.c). */
+int cli_edit_warn_index(const cli_edit *edit);
 cli_edit_change *cli_edit_add(cli_edit *edit, cli_edit_kind kind, uint32_t file);
 /* Under --in-place: whether that can be; what it takes, with all checks; the edit; what is shown of it. (edit_in_place.c) */
 int cli_edit_check_in_place(const cli_edit *edit);
