@@ -181,9 +181,9 @@ static heft_status clean_run(const heft_allocator *alloc, heft_error *err) {
 }
 
 static void clean_look(heft_status status) {
-    static const char *const litter[] = {".heft-file-" DEAD, ".heft-folder-" DEAD, ".heft-damaged.safetensors.journal",
+    static const char *const litter[] = {(".heft-file-" DEAD), (".heft-folder-" DEAD), ".heft-damaged.safetensors.journal",
                                          ".heft-foreign.safetensors.journal"};
-    static const char *const rest[] = {".heft-save-in-progress", ".heft-kept-" DEAD, ".heft-needed.safetensors.journal",
+    static const char *const rest[] = {".heft-save-in-progress", (".heft-kept-" DEAD), ".heft-needed.safetensors.journal",
                                        "damaged.safetensors", "foreign.safetensors", "needed.safetensors"};
     char path[4400];
     uint64_t gone = 0, again;
