@@ -17,11 +17,12 @@ heft_status heft__writer_note(heft_writer *writer, const heft_save_item *item, c
                                "its dtype is unknown, so that it can neither be declared nor streamed");
     uint32_t hash = heft__hash_name(&writer->names, checked->name, checked->name_len), other;
     uint64_t cursor = heft__hash_start(&writer->names, hash);
-    while (heft__hash_next(&writer->names, hash, &cursor, &other))
-        if (writer->items[other].name_len == checked->name_len &&
-            memcmp(writer->items[other].name, checked->name, checked->name_len) == 0)
+    while (heft__hash_next(&writer->names, hash, &cursor, &other)) {
+        size_t len = writer->items[other].name_len == SIZE_MAX ? 0 : writer->items[other].name_len; /* as is noted below */
+        if (len == checked->name_len && memcmp(writer->items[other].name, checked->name, len) == 0)
             return heft__item_fail(err, HEFT_INVALID_ARGUMENT, HEFT_FAULT_DUPLICATE_NAME, item, writer->nitems,
                                    "item %u has the same name", other);
+    }
     if (!heft__grow(&writer->alloc, (void **)&writer->items, &writer->items_capacity, writer->nitems, sizeof *item, 16))
         return heft__fail_memory(err, HEFT_NONE);
     heft_save_item *copy = &writer->items[writer->nitems];

@@ -247,6 +247,28 @@ static void writers_of_nothing(void **state) {
     assert_int_equal(heft_save_set(test_path("nothing-set"), NULL, 0, &over, &set, NULL, NULL), HEFT_OK);
 }
 
+/* Also the empty one, and in another file of a set. */
+static void writers_refuse_a_name_twice(void **state) {
+    (void)state;
+    static const char *const names[] = {"", "x"};
+    heft_save_options over = overwriting();
+    const heft_set_options each = {.struct_size = sizeof each, .create_dir = true, .ceiling_nbytes = 1};
+    for (int way = 0; way < 8; way++) {
+        heft_writer *writer;
+        heft_error err;
+        heft_writer_mode mode = way & 1 ? HEFT_WRITER_STREAM : HEFT_WRITER_COLLECT;
+        heft_save_item items[2];
+        items_of(items);
+        items[0].name = names[way / 4];
+        const char *path = test_path(way & 2 ? "twice-set" : "twice-file");
+        assert_int_equal(heft_writer_open(path, mode, NULL, 0, &over, way & 2 ? &each : NULL, &writer, NULL), HEFT_OK);
+        for (int i = 0; i < 2; i++) assert_int_equal(heft_writer_add(writer, &items[i], NULL), HEFT_OK);
+        assert_int_equal(heft_writer_add(writer, &items[0], &err), HEFT_INVALID_ARGUMENT);
+        assert_int_equal(err.fault, HEFT_FAULT_DUPLICATE_NAME);
+        heft_writer_free(writer);
+    }
+}
+
 /* ---- failing memory ---- */
 
 /* Allocators are copied: the struct may be overwritten after each call that is given it. */
@@ -318,7 +340,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_let_memory_go),       cmocka_unit_test(borrowed_memory_views_and_sets),
         cmocka_unit_test(failures_are_not_lost),         cmocka_unit_test(cancelled_saves_leave_the_old),
-        cmocka_unit_test(writers_of_nothing),
+        cmocka_unit_test(writers_of_nothing),            cmocka_unit_test(writers_refuse_a_name_twice),
         cmocka_unit_test(copies_keep_the_order_of_memory), cmocka_unit_test(every_allocation_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
