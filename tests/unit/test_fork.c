@@ -214,6 +214,7 @@ static int save_alone(void *ctx) {
 
 static void no_threads(void **state) {
     (void)state;
+    if (test_skip_emulated("limits of threads")) return;
     in_child(save_alone, NULL);
 }
 
