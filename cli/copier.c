@@ -139,24 +139,20 @@ static void copier_warn_map(cli_copier *c) {
     cli_text_free(&line);
 }
 
-/* The scale that belongs to quantized weights, by the names that are usual; false: none. */
+/* The scale that belongs to quantized weights, by the names that are usual: behind the name, or in place of its "weight"; false:
+ * none. */
 static bool copier_find_scale(const cli_copier *c, const heft_tensor *tensor, heft_tensor *scale) {
-    static const char *const endings[] = {"_scale", "_scale_inv", ".scale", "_scales"};
-    static const char weight[] = "weight";
-    size_t stem = tensor->name_len, n = sizeof weight - 1;
+    static const char *const behind[] = {"_scale", "_scale_inv", ".scale", "_scales"}, weight[] = "weight";
+    static const char *const instead[] = {"scale_weight", "scale", "scales", "scale_inv"};
+    size_t stem = tensor->name_len, n = sizeof weight - 1, nbehind = sizeof behind / sizeof *behind;
+    bool weights = stem >= n && memcmp(tensor->name + stem - n, weight, n) == 0, found = false;
+    size_t most = nbehind + (weights ? sizeof instead / sizeof *instead : 0);
     cli_text name = {0};
     uint64_t id;
-    bool found = false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && !found; i++) {
+    for (size_t i = 0; i < most && !found; i++) {
         name.len = 0;
-        cli_text_put(&name, tensor->name, stem);
-        cli_text_str(&name, endings[i]);
-        found = heft_archive_find(c->archive, name.data, name.len, &id, NULL) == HEFT_OK;
-    }
-    if (!found && stem >= n && memcmp(tensor->name + stem - n, weight, n) == 0) {
-        name.len = 0;
-        cli_text_put(&name, tensor->name, stem - n);
-        cli_text_str(&name, "scale_weight");
+        cli_text_put(&name, tensor->name, i < nbehind ? stem : stem - n);
+        cli_text_str(&name, i < nbehind ? behind[i] : instead[i - nbehind]);
         found = heft_archive_find(c->archive, name.data, name.len, &id, NULL) == HEFT_OK;
     }
     cli_text_free(&name);
@@ -314,8 +310,8 @@ static bool copier_numpy_has(const cli_copier *c) {
         if (dtype != HEFT_BF16 && (dtype < HEFT_F8_E5M2 || dtype > HEFT_F8_E5M2FNUZ)) continue;
         cli_text line = {0};
         copier_quote(c, &c->items[i], &line);
-        cli_text_format(&line, " would be of dtype %s, which NumPy lacks: convert it, as with --dtype f32, or give --foreign",
-                        heft_dtype_name(dtype));
+        cli_text_format(&line, " would be of dtype %s, which NumPy lacks: convert it, as with %s, or give --foreign",
+                        heft_dtype_name(dtype), dtype == HEFT_BF16 ? "--dtype f32" : "--dtype-for '*=f32'");
         cli_complain_of(c->source, &line);
         cli_text_free(&line);
         return false;

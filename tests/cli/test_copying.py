@@ -237,6 +237,16 @@ class Files(Base):
         self.assertIn(b'without its scale "a.weight_scale_inv"', done.stderr)
         self.assertEqual(parse(self.path("out.safetensors"))[0]["a.weight"][2], bytes.fromhex("0000803f00000040"))
         self.heft("copy", "--strict", "--dtype-for", "a.*=f32", "f8.safetensors", "new.safetensors", code=5)
+        scales = {"a.weight": "a.scale", "b.weight": "b.weight_scale", "c": "c_scale", "d.weight": "d.scale_weight", "e.weight": "e.scale_inv"}
+        self.maker.put("scaled.safetensors", make_inputs.tensors({
+            **{name: ("F8_E4M3", [1], None) for name in scales}, **{name: ("F32", [1], None) for name in scales.values()},
+            "weight": ("F8_E4M3", [1], None), "f.weight": ("F8_E4M3", [1], None)}))
+        done = self.heft("copy", "-n", "--dtype-for", "*=f32", "scaled.safetensors", "out.safetensors")
+        self.assertEqual(done.stderr.count(b"warning"), len(scales), done.stderr)
+        for name, scale in scales.items():
+            self.assertIn(f'"{name}" is converted from F8_E4M3 without its scale "{scale}"'.encode(), done.stderr)
+        done = self.heft("copy", "-n", "scaled.safetensors", "out.npz", code=4)
+        self.assertIn(b"--dtype-for '*=f32'", done.stderr)
         self.assertFalse(os.path.exists(self.path("new.safetensors")))
 
     def test_an_interrupt_leaves_nothing(self):
