@@ -109,6 +109,13 @@ void cli_text_message(cli_text *line, const char *path, const char *label, const
 }
 
 int cli_fail(const char *path, const heft_error *err) {
+    if (err->status == HEFT_CANCELLED) { /* by a signal: nothing else asks for that here */
+        cli_text name = {0};
+        cli_text_escaped(&name, path, strlen(path));
+        cli_complain("%.*s: interrupted", (int)name.len, name.data);
+        cli_text_free(&name);
+        return cli_exit_code(err);
+    }
     bool exists = err->status == HEFT_EXISTS;
     bool elsewhere = err->fault == HEFT_FAULT_NOT_REGULAR && strcmp(err->file, path) != 0; /* an output, a shard */
     const struct {

@@ -265,6 +265,7 @@ class Files(Base):
         if process.returncode == 0:
             self.skipTest("the copy was faster than the interrupt")
         self.assertEqual(process.returncode, 130, err)
+        self.assertIn(b"out.safetensors: interrupted\n", err)
         self.assertFalse(os.path.exists(self.path("out.safetensors")))
         self.no_litter()
 
