@@ -140,8 +140,11 @@ heft_status heft__save_enter(const char *path, const heft_save_options *options,
     char folder[HEFT__TARGET_PATH_MAX];
     uint64_t litter;
     heft_status status = heft__target_check(path, &file, folder, err);
-    if (status == HEFT_OK) (void)heft__set_clean(folder, alloc, false, &litter, NULL);
-    return status;
+    if (status != HEFT_OK) return status;
+    heft_error local; /* what cannot be removed stays, and does no harm */
+    if (heft__set_clean(folder, alloc, false, &litter, &local) != HEFT_OUT_OF_MEMORY) return HEFT_OK;
+    if (err) *err = local;
+    return HEFT_OUT_OF_MEMORY;
 }
 
 heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *err) {
