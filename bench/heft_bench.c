@@ -233,11 +233,12 @@ static uint64_t make_items(uint64_t nbytes, heft_dtype dtype) {
     return n;
 }
 
-/* To a new name. */
-static void save(const char *path, const char *format, heft_dtype dtype, bool no_sync) {
+/* To a new name, or in place of what has it. */
+static void save(const char *path, const char *format, heft_dtype dtype, bool no_sync, bool over) {
     uint64_t n = make_items(gib, dtype);
     heft_save_options how = {.struct_size = sizeof how, .format = format, .no_sync = no_sync, .workers = options.workers};
-    unlink(path);
+    how.overwrite = over;
+    if (!over) unlink(path);
     started = now();
     need(heft_save(path, items, n, &how, NULL, &err));
     stop();
@@ -245,15 +246,19 @@ static void save(const char *path, const char *format, heft_dtype dtype, bool no
 }
 
 static void job_save(const char *path) {
-    save(path, NULL, HEFT_BF16, true);
+    save(path, NULL, HEFT_BF16, true, false);
 }
 
 static void job_save_sync(const char *path) {
-    save(path, NULL, HEFT_BF16, false);
+    save(path, NULL, HEFT_BF16, false, false);
+}
+
+static void job_save_over(const char *path) {
+    save(path, NULL, HEFT_BF16, true, true);
 }
 
 static void job_npz_save(const char *path) {
-    save(path, "npz", HEFT_F32, true);
+    save(path, "npz", HEFT_F32, true, false);
 }
 
 /* A whole file, its BF16 tensors as F32, to a new one. */
@@ -472,6 +477,7 @@ static const struct {
     {"slice_row", job_slice_row},
     {"save", job_save},
     {"save_sync", job_save_sync},
+    {"save_over", job_save_over},
     {"npz_save", job_npz_save},
     {"copy", job_copy},
     {"snapshot", job_snapshot},

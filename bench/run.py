@@ -87,6 +87,7 @@ TABLE = [
     ("C load hot", "open and load 295,000 tensors", lambda r: [times(r, 25, ["st-numpy", "st-torch", "st-numpy+thp", "st-torch+thp"]),
                                                                seconds(120 * MS)]),
     ("G save hot", "save 1 GiB, not durable", lambda r: [of_bound(r, 0.9), times(r, 1.2, ["st-numpy", "st-torch", "mlx"])]),
+    ("G save_over hot", "the same in place of a file of 1 GiB", lambda r: []),
     ("G save_sync hot", "the same, durable", lambda r: [of_bound(r, 0.9), times(r, 1.5, ["st-numpy", "st-torch"])]),
 ]
 TABLE += [
