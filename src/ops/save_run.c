@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A block is handed to a thread; it goes out in pieces that fit the second-level cache, past the page cache in one. Larger
+/* A block is handed to a thread; it goes out in pieces that fit the second-level cache, where they are packed. Larger
  * pieces of packed memory go out as they lie, unless that is where the disk cannot take them from. */
 #define SAVE_BLOCK (UINT64_C(4) << 20)
 #define SAVE_PIECE (UINT64_C(1) << 20)
@@ -259,7 +259,7 @@ static uint32_t save_workers(const heft__save_run *run, const save_pool *pool) {
 
 heft_status heft__save_run_blocks(heft__save_run *run, const heft__part *parts, uint64_t nparts, heft_error *err) {
     save_pool pool = {.run = run, .parts = parts, .reporting = ATOMIC_FLAG_INIT, .piece = SAVE_PIECE};
-    if (run->sink.memory || (run->sink.target && run->sink.target->direct_fd >= 0)) pool.piece = SAVE_BLOCK;
+    if (run->sink.memory) pool.piece = SAVE_BLOCK;
     if (!nparts) return HEFT_OK;
     atomic_init(&pool.cursor, 0);
     atomic_init(&pool.stop, false);
