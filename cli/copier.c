@@ -287,6 +287,8 @@ static int copier_fail(const cli_copier *c, const heft_error *err) {
         plain.fault = HEFT_FAULT_CALL; /* what is advised for files that are read does not help here */
     (void)cli_fail(source ? c->source : c->target, &plain);
     if (header) cli_complain("--max-header SIZE raises the limit");
+    if (c->options.digests && err->fault == HEFT_FAULT_CHECKSUM)
+        cli_complain("nothing was written: new digests would hide that; without --digest the bytes are copied as they are");
     return header ? CLI_REFUSED : cli_exit_code(err);
 }
 

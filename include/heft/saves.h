@@ -113,7 +113,8 @@ typedef struct heft_save_stats {
  * name twice, a name, key or value that is not UTF-8, a key twice, a shape that overflows, sub-byte elements that do not
  * fill bytes.
  * Errors: these, EXISTS, PERMISSION, NOT_FOUND (no such folder), LIMIT (a header above max_header_nbytes; no space), IO,
- * MISMATCH (a source changed; `verify` found a difference; a conversion refuses an element), UNSUPPORTED (a conversion or
+ * MISMATCH (a source changed; `verify` found a difference; a conversion refuses an element; CHECKSUM: under `digests` a tensor
+ * that comes from an archive as it is does not have the digest that its file has of it), UNSUPPORTED (a conversion or
  * format that is not there),
  * CANCELLED, OUT_OF_MEMORY, and those of reading. After each of them the old file is as it was and no temporary one is
  * left, but where the machine or the program died: what was left is named .heft-*.tmp, and goes with the next save into that

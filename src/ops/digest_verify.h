@@ -28,6 +28,10 @@ heft_status heft__archive_verify(const heft_archive *archive, const heft_allocat
                                  const heft_read_options *options, heft_verified *tensors, heft_verified_file *files,
                                  heft_error *err);
 
+/* The same by digests of ids[0..nids) that somebody has made of their bytes: none is read. */
+heft_status heft__archive_compare(const heft_archive *archive, const heft_allocator *alloc, const uint64_t *ids, uint64_t nids,
+                                  const uint8_t (*digests)[16], heft_error *err);
+
 /* MISMATCH, naming tensor `id`, what was expected and what was found. */
 heft_status heft__verify_fail(const heft_archive *archive, uint64_t id, const heft_verified *result, heft_error *err);
 

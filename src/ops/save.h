@@ -113,6 +113,7 @@ typedef struct heft__save_job {
     heft_save_options options; /* complete */
     heft_allocator alloc;
     heft__layout layout;
+    const heft_save_item *items; /* that the layout's entries number; the caller's, or the layout's */
     heft__part *parts;
     _Atomic uint32_t *crcs; /* of each entry, where the format wants them; else NULL */
     uint64_t nparts, parts_most, ntied;
@@ -136,6 +137,10 @@ heft_status heft__save_file(heft__save_job *job, const char *path, heft_error *e
 heft_status heft__save_enter(const char *path, const heft_save_options *options, const heft_allocator *alloc, heft_error *err);
 /* The text of its sidecar, when it has run (heft__json_out_free in any case). */
 heft_status heft__save_job_sidecar(const heft__save_job *job, heft__json_out *json, heft_error *err);
+
+/* Compares tensors that have been written as they were in an archive with the digests that it has of them, if new ones are made:
+ * MISMATCH as heft_archive_verify. (save_kept.c) */
+heft_status heft__save_compare_kept(const heft__save_job *job, heft_error *err);
 
 /* ---- digests of what is there (save_digest.c) ---- */
 

@@ -49,6 +49,7 @@ heft_status heft__save_job_make(heft__save_job *job, const heft_save_item *items
     if (status == HEFT_OK)
         status = heft__parts_make(&job->layout, items, &job->options, job->crcs, &job->parts, &job->nparts, err);
     job->parts_most = heft__parts_most(&job->layout);
+    job->items = job->layout.turned ? job->layout.turned : items;
     if (status == HEFT_OK) status = heft__ties_count(items, nitems, &job->alloc, &job->ntied, err);
     if (status != HEFT_OK) heft__save_job_free(job);
     return status;
@@ -106,6 +107,7 @@ heft_status heft__save_job_run(heft__save_job *job, const heft__sink *sink, heft
         return heft__fail(err, HEFT_UNSUPPORTED, HEFT_FAULT_CALL, "%s files cannot be written in order", emitter->name);
     heft_status status = heft__save_run_parts(&run, job->parts, job->nparts, err);
     if (status == HEFT_OK && !sink->compare) status = heft__digests_finish(&job->layout, err);
+    if (status == HEFT_OK && !sink->compare) status = heft__save_compare_kept(job, err);
     if (status == HEFT_OK && emit->late) {
         for (uint64_t i = 0; job->crcs && i < emit->nentries; i++) emit->entries[i].crc32 = atomic_load(&job->crcs[i]);
         if (!sink->compare) status = emitter->finish(emit, err);
