@@ -1,4 +1,5 @@
 /* cli: heft verify: are tensors and files what their digests say? */
+#include "copier.h" /* cli_complain_of */
 #include "verify.h"
 
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static void verify_count(verify_state *s) {
         s->ncached += s->cached[i];
     }
     for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        s->nmissing += s->wholes[i].nmissing;
         s->nresized += s->wholes[i].resized;
         s->nmembers += s->wholes[i].bad_member;
         s->nspoiled += s->wholes[i].data == HEFT_VERDICT_BAD;
@@ -57,6 +59,23 @@ static void verify_count(verify_state *s) {
 static int verify_code(const verify_state *s) {
     if (s->counts[HEFT_VERDICT_BAD] || s->nresized || s->nspoiled || s->nmembers) return CLI_NEGATIVE;
     return s->counts[HEFT_VERDICT_ABSENT] || (!s->n && !s->nwhole) ? CLI_UNREADABLE : CLI_OK;
+}
+
+/* Names that digests have and files have not: the bytes may be right all the same. */
+static void verify_warn_missing(const verify_state *s) {
+    heft_file file;
+    for (uint32_t i = 0; i < heft_archive_file_count(s->archive); i++) {
+        const heft_verified_file *whole = &s->wholes[i];
+        if (!whole->nmissing || heft_archive_file(s->archive, i, &file, NULL) != HEFT_OK) continue;
+        cli_text line = {0};
+        cli_text_str(&line, "warning: the digests name ");
+        cli_text_plural(&line, whole->nmissing, "tensor");
+        cli_text_str(&line, whole->nmissing == 1 ? " that is not there: \"" : " that are not there, such as \"");
+        cli_text_str(&line, whole->missing);
+        cli_text_str(&line, "\"");
+        cli_complain_of(file.path, &line);
+        cli_text_free(&line);
+    }
 }
 
 static const char *verify_verdict(int code) {
@@ -234,6 +253,8 @@ static void verify_json_wholes(const verify_state *s, heft__json_out *json) {
         verify_json_digest(json, "expected", whole->expected, whole->by ? 16 : 0);
         verify_json_digest(json, "found", whole->found, whole->data ? 16 : 0);
         cli_json_bool(json, "bad_member", whole->bad_member);
+        cli_json_u64(json, "missing", whole->nmissing);
+        cli_json_text_or_null(json, "first_missing", whole->nmissing ? whole->missing : NULL);
         heft__json_out_object_end(json);
         cli_json_flush(json);
     }
@@ -274,6 +295,7 @@ static void verify_json(const verify_state *s, int code) {
     cli_json_u64(&json, "bad_sizes", s->nresized);
     cli_json_u64(&json, "bad_data", s->nspoiled);
     cli_json_u64(&json, "bad_members", s->nmembers);
+    cli_json_u64(&json, "missing", s->nmissing);
     cli_json_u64(&json, "other_lines", s->nother);
     heft__json_out_key(&json, s->files ? "files" : "tensors", SIZE_MAX);
     heft__json_out_array(&json);
@@ -296,7 +318,8 @@ static int verify_run(verify_state *s) {
     code = verify_code(s);
     if (s->args->json) verify_json(s, code);
     else verify_screen(s, code);
-    return code;
+    if (s->args->strict || !s->args->quiet) verify_warn_missing(s);
+    return code == CLI_OK && s->nmissing && s->args->strict ? CLI_REFUSED : code;
 }
 
 int cli_verify(const cli_args *args) {

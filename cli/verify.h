@@ -19,6 +19,7 @@ typedef struct verify_state {
     uint64_t counts[3];         /* rows by verdict */
     uint64_t nresized, nspoiled, nwhole; /* files of another size; whose data as a whole are wrong, are right */
     uint64_t nmembers;          /* npz files with a bad member that is no array */
+    uint64_t nmissing;          /* names that digests have and files have not */
     uint64_t ncached;           /* rows that are */
     uint64_t nother;            /* lines of the manifest of files that are none of the archive's */
 } verify_state;

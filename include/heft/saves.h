@@ -550,12 +550,16 @@ typedef struct heft_verified_file {
     bool resized;              /* that is not its size */
     bool bad_member;           /* of an npz, all of whose tensors are asked for: something in it that is no array does not have
                                 * its CRC-32 */
-    uint8_t reserved[6];       /* 0 */
+    uint8_t reserved[2];       /* 0 */
+    uint32_t nmissing;         /* names that have a digest in its metadata or in its sidecar, and no tensor: one was removed, or a
+                                * name was changed. 0 of a file of which an index or an overlay hides tensors */
+    char missing[128];         /* the first of them, with escapes, cut off to fit; "": none */
 } heft_verified_file;
 
 /* Compares tensors ids[0..nids) (NULL: all) with what is known of them: first the metadata of their file, then the sidecar beside
  * it (of archives that were opened by path), in an npz file the CRC-32 of their members, and of what has none of these the digest
  * of all data of their file. tensors[i] (may be NULL) is of ids[i]; files (may be NULL) takes one entry a file of the archive.
+ * That a digest names a tensor that is not there (`nmissing`) decides nothing: the digest of all data does, where it is known.
  * Reads in parallel and in bounded memory, but that a compressed member is decoded whole in each thread. On MISMATCH all have
  * been looked at, and the error names the first bad one, what was expected and what was found; `more` counts the others.
  * Errors: MISMATCH, NOT_FOUND (nothing is known of any of them: that is never success), CORRUPT (BAD_DIGESTS: the metadata, or a

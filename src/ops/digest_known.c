@@ -24,6 +24,7 @@ typedef struct known_text {
     char *names; /* unescaped, one behind another, its length before each: so the text itself is longer */
     size_t names_nbytes;
     heft__hash_index index; /* of `names`: the number is where its length stands */
+    uint32_t nmissing;      /* names of no tensor */
     char why[200];
 } known_text;
 
@@ -59,7 +60,16 @@ static const char *known_note(known_text *text, const char *name, uint32_t len) 
     return heft__hash_add(&text->index, hash, (uint32_t)text->names_nbytes) ? NULL : known_no_memory;
 }
 
-/* Members of an object of names and digests, up to its end. Names that are none of the file's say nothing, but none may come
+/* A name that is none of the file's. It may be in the metadata and in the sidecar. */
+static void known_missing(known_text *text, const char *name, uint32_t len) {
+    const heft__listing *listing = text->archive->files[text->file];
+    heft_verified_file *file = &text->known->files[text->file];
+    if (listing->nwithheld || listing->nreplaced) return; /* it may be one of those */
+    if (text->nmissing++ < file->nmissing) return;
+    if (file->nmissing++ == 0) heft__escape(file->missing, sizeof file->missing, name, len);
+}
+
+/* Members of an object of names and digests, up to its end. Names that are none of the file's are counted, but none may come
  * twice. NULL, or what is wrong: `bad` of all but that. */
 static const char *known_tensors(known_text *text, heft__json *json, const char *bad) {
     heft__json_token key, value;
@@ -75,8 +85,9 @@ static const char *known_tensors(known_text *text, heft__json *json, const char 
         memcpy(name - KNOWN_LENGTH, &len, KNOWN_LENGTH);
         text->names_nbytes += KNOWN_LENGTH + len; /* the two quotes, the colon and the digits are longer than the length */
         uint64_t id = heft__archive_lookup(text->archive, name, len);
-        if (id == HEFT_NONE || (heft__archive_entry(text->archive, id, &of), of != text->file)) continue;
-        if (text->known->by[id]) continue;
+        bool there = id != HEFT_NONE && (heft__archive_entry(text->archive, id, &of), of == text->file);
+        if (!there) known_missing(text, name, len);
+        if (!there || text->known->by[id]) continue;
         memcpy(text->known->digests[id], digest, 16);
         text->known->by[id] = (uint8_t)text->by;
     }

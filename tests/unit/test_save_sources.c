@@ -266,6 +266,48 @@ static void digests_that_are_none(void **state) {
     free(path);
 }
 
+/* They decide nothing, and are told: no digest covers a name. One that is in both texts counts once. */
+static void digests_of_no_tensor(void **state) {
+    (void)state;
+    if (!(heft_features() & HEFT_FEATURE_XXHASH)) skip();
+    static const char sidecar[] = "{\"algorithm\":\"xxh3-128, 4 MiB chunks\",\"tensors\":{"
+                                  "\"gone\":\"0123456789abcdef0123456789abcdef\",\"x\\n\":\"0123456789abcdef0123456789abcdef\"}}";
+    const heft_pair pair = {"heft.xxh3", SIZE_MAX, "{\"gone\":\"0123456789abcdef0123456789abcdef\"}", SIZE_MAX};
+    heft_save_item items[TENSORS];
+    heft_save_options over = overwriting();
+    heft_verified_file file;
+    heft_error err;
+    test_mkdir("names");
+    items_of(items, 1);
+    for (int i = 0; i < 3; i++) {
+        over.metadata = i ? &pair : NULL;
+        over.nmetadata = i > 0;
+        over.digests = HEFT_DIGEST_DATA;
+        assert_int_equal(heft_save(test_path("names/x"), items, TENSORS, &over, NULL, &err), HEFT_OK);
+        if (i == 2) test_write("names/x.xxh3.json", sidecar, sizeof sidecar - 1);
+        heft_archive *archive = open_file(test_path("names/x"));
+        assert_int_equal(heft_archive_verify(archive, NULL, 0, NULL, NULL, &file, &err), HEFT_OK);
+        assert_int_equal(file.data, HEFT_VERDICT_GOOD);
+        assert_int_equal(file.nmissing, i);
+        assert_string_equal(file.missing, i ? "gone" : "");
+        heft_archive_unref(archive);
+    }
+    heft_open_options options = {.struct_size = sizeof options}; /* a tensor that an overlay hides is one */
+    char *overlay = strdup(test_path("names/over"));
+    const char *const overlays[] = {overlay};
+    over.digests = 0;
+    assert_int_equal(heft_save(overlay, items, 1, &over, NULL, &err), HEFT_OK);
+    options.overlays = overlays;
+    options.noverlays = 1;
+    heft_archive *archive;
+    heft_verified_file both[2];
+    assert_int_equal(heft_archive_open(test_path("names/x"), &options, &archive, &err), HEFT_OK);
+    (void)heft_archive_verify(archive, NULL, 0, NULL, NULL, both, &err);
+    assert_int_equal(both[0].nmissing, 0);
+    heft_archive_unref(archive);
+    free(overlay);
+}
+
 /* ---- what lasts of a file that is replaced ---- */
 
 static void access_lists_are_kept(void **state) {
@@ -433,6 +475,7 @@ int main(void) {
         cmocka_unit_test(sources_that_change),
         cmocka_unit_test(a_mapped_file_is_replaced),
         cmocka_unit_test(verified_while_it_is_replaced), cmocka_unit_test(digests_that_are_none),
+        cmocka_unit_test(digests_of_no_tensor),
         cmocka_unit_test(access_lists_are_kept),
         cmocka_unit_test(a_cache_of_the_hub_is_not_written_to),
         cmocka_unit_test(a_read_only_file_is_replaced),

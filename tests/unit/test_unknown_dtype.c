@@ -206,6 +206,7 @@ static void digests(void **state) {
         assert_memory_equal(tensors[id].found, made[id], 16);
     }
     assert_int_equal(file.data, HEFT_VERDICT_GOOD);
+    assert_int_equal(file.nmissing, 0);
     assert_memory_equal(file.found, whole, 16);
     heft_archive_unref(archive);
 
