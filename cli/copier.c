@@ -159,15 +159,55 @@ static bool copier_find_scale(const cli_copier *c, const heft_tensor *tensor, he
     return found && heft_archive_get(c->archive, id, scale, NULL) == HEFT_OK;
 }
 
+static bool copier_is_float8(heft_dtype dtype) {
+    return dtype >= HEFT_F8_E5M2 && dtype <= HEFT_F8_E5M2FNUZ;
+}
+
 static void copier_warn_scale(cli_copier *c, const heft_tensor *tensor) {
     heft_tensor scale;
-    if (tensor->dtype < HEFT_F8_E5M2 || tensor->dtype > HEFT_F8_E5M2FNUZ || !copier_find_scale(c, tensor, &scale)) return;
+    if (!copier_is_float8(tensor->dtype) || !copier_find_scale(c, tensor, &scale)) return;
     cli_text line = {0};
     cli_text_str(&line, "\"");
     cli_text_escaped(&line, tensor->name, tensor->name_len);
     cli_text_format(&line, "\" is converted from %s without its scale \"", heft_dtype_name(tensor->dtype));
     cli_text_escaped(&line, scale.name, scale.name_len);
     cli_text_str(&line, "\", by which readers still have to multiply");
+    cli_copier_warn(c, line.data, line.len);
+    cli_text_free(&line);
+}
+
+/* Whether a tensor is copied, and converted by --dtype alone. */
+static bool copier_is_swept(const cli_copier *c, const heft_tensor *t) {
+    const cli_args *args = c->args;
+    const cli_dtypes *d = &c->dtypes;
+    if ((args->include.n && !copier_matches(&args->include, t)) || copier_matches(&args->exclude, t)) return false;
+    return heft_dtype_choose(d->floats, d->rules, d->nrules, t->name, t->name_len, t->dtype) != t->dtype &&
+           heft_dtype_choose(HEFT_DTYPE_NONE, d->rules, d->nrules, t->name, t->name_len, t->dtype) == t->dtype;
+}
+
+/* Scales that --dtype converts beside weights that stay floats of 8 bits: it was asked for, and seldom is meant. */
+static void copier_warn_scales(cli_copier *c) {
+    static const char glob[] = "*scale*"; /* of all names that copier_find_scale knows */
+    heft_tensor tensor, scale, first = {0};
+    uint64_t n = 0;
+    bool keeps = true; /* a rule for the glob keeps them, and converts no weights */
+    for (uint64_t i = 0; i < c->nitems && c->dtypes.floats; i++) {
+        if (c->items[i].as || heft_archive_get(c->archive, c->items[i].id, &tensor, NULL) != HEFT_OK) continue;
+        if (!copier_is_float8(tensor.dtype)) continue;
+        if (heft__glob_match(glob, sizeof glob - 1, tensor.name, tensor.name_len)) keeps = false;
+        if (!copier_find_scale(c, &tensor, &scale) || !copier_is_swept(c, &scale)) continue;
+        if (n++ == 0) first = scale;
+        keeps = keeps && scale.dtype == first.dtype;
+    }
+    if (!n) return;
+    cli_text line = {0};
+    cli_text_plural(&line, n, "scale");
+    cli_text_str(&line, n == 1 ? " of a tensor that stays F8 is" : " of tensors that stay F8 are");
+    cli_text_str(&line, " converted too (\"");
+    cli_text_escaped(&line, first.name, first.name_len);
+    cli_text_str(&line, "\")");
+    if (keeps)
+        cli_text_format(&line, ": --dtype-for '%s=%s' keeps %s", glob, heft_dtype_name(first.dtype), n == 1 ? "it" : "them");
     cli_copier_warn(c, line.data, line.len);
     cli_text_free(&line);
 }
@@ -309,7 +349,7 @@ static bool copier_numpy_has(const cli_copier *c) {
         if (heft_archive_get(c->archive, c->items[i].id, &tensor, NULL) != HEFT_OK) continue;
         heft_dtype dtype = c->items[i].as ? c->items[i].as : tensor.dtype;
         if (dtype == HEFT_DTYPE_NONE) return copier_refuse_unknown(c, &c->items[i]);
-        if (dtype != HEFT_BF16 && (dtype < HEFT_F8_E5M2 || dtype > HEFT_F8_E5M2FNUZ)) continue;
+        if (dtype != HEFT_BF16 && !copier_is_float8(dtype)) continue;
         cli_text line = {0};
         copier_quote(c, &c->items[i], &line);
         cli_text_format(&line, " would be of dtype %s, which NumPy lacks: convert it, as with %s, or give --foreign",
@@ -339,6 +379,7 @@ static int copier_prepare(cli_copier *c) {
     cli_warn(c->args, c->source, c->archive);
     copier_warn_globs(c);
     if (copier_items(c, &err) != HEFT_OK) return cli_fail(c->source, &err);
+    copier_warn_scales(c);
     if (!c->nitems && heft_archive_count(c->archive)) {
         cli_text line = {0};
         cli_text_str(&line, "no tensor is left to be copied");

@@ -229,9 +229,13 @@ class Files(Base):
         self.maker.put("f8.safetensors", make_inputs.tensors({
             "a.weight": ("F8_E4M3", [2], b"\x38\x40"), "a.weight_scale_inv": ("F32", [1], None), "b": ("F8_E5M2", [1], b"\x3c")}))
         done = self.heft("copy", "--dtype", "bf16", "f8.safetensors", "out.safetensors")
-        self.assertEqual(done.stderr, b"")
+        self.assertEqual(done.stderr, b"heft: f8.safetensors: warning: 1 scale of a tensor that stays F8 is converted too "
+                                      b"(\"a.weight_scale_inv\"): --dtype-for '*scale*=F32' keeps it\n")
         self.assertEqual({n: t[0] for n, t in parse(self.path("out.safetensors"))[0].items()},
                          {"a.weight": "F8_E4M3", "a.weight_scale_inv": "BF16", "b": "F8_E5M2"})
+        self.heft("copy", "--strict", "--dtype", "bf16", "f8.safetensors", "new.safetensors", code=5)
+        for args in (["--dtype-for", "*scale*=F32"], ["--dtype-for", "*_inv=BF16"], ["--exclude", "*scale*"], ["--include", "a.weight"]):
+            self.assertEqual(self.heft("copy", "-n", "--dtype", "bf16", *args, "f8.safetensors", "new.safetensors").stderr, b"", args)
         done = self.heft("copy", "-f", "--dtype-for", "*=f32", "f8.safetensors", "out.safetensors")
         self.assertEqual(done.stderr.count(b"warning"), 1)
         self.assertIn(b'without its scale "a.weight_scale_inv"', done.stderr)
@@ -245,6 +249,19 @@ class Files(Base):
         self.assertEqual(done.stderr.count(b"warning"), len(scales), done.stderr)
         for name, scale in scales.items():
             self.assertIn(f'"{name}" is converted from F8_E4M3 without its scale "{scale}"'.encode(), done.stderr)
+        done = self.heft("copy", "--dtype", "f16", "scaled.safetensors", "swept.safetensors")
+        self.assertEqual(done.stderr.count(b"warning"), 1)
+        self.assertIn(b"5 scales of tensors that stay F8 are converted too", done.stderr)
+        rule = done.stderr.split(b"'")[1].decode()
+        done = self.heft("copy", "-f", "--dtype", "f16", "--dtype-for", rule, "scaled.safetensors", "swept.safetensors")
+        self.assertEqual(done.stderr, b"")
+        kept = parse(self.path("swept.safetensors"))[0]
+        self.assertEqual({kept[name][0] for name in scales.values()}, {"F32"})
+        self.assertEqual({kept[name][0] for name in scales}, {"F8_E4M3"})
+        self.maker.put("mixed.safetensors", make_inputs.tensors({
+            "a.weight": ("F8_E4M3", [1], None), "a.scale": ("F32", [1], None), "b.weight": ("F8_E4M3", [1], None), "b.scale": ("F16", [1], None)}))
+        done = self.heft("copy", "--dtype", "bf16", "mixed.safetensors", "swept.safetensors", "-f")
+        self.assertIn(b'2 scales of tensors that stay F8 are converted too ("a.scale")\n', done.stderr) # no one rule keeps both
         done = self.heft("copy", "-n", "scaled.safetensors", "out.npz", code=4)
         self.assertIn(b"--dtype-for '*=f32'", done.stderr)
         self.assertFalse(os.path.exists(self.path("new.safetensors")))
