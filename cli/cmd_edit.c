@@ -264,8 +264,14 @@ static int edit_fail(const char *path, heft_error *err) {
         cli_complain("%s", err->message);
         return cli_exit_code(err);
     }
-    if (err->fault == HEFT_FAULT_DUPLICATE_NAME || err->fault == HEFT_FAULT_SAVE_INTERRUPTED) err->fault = HEFT_FAULT_CALL;
-    return cli_fail(path, err);
+    bool damaged = err->fault == HEFT_FAULT_CHECKSUM; /* what to do follows */
+    if (damaged || err->fault == HEFT_FAULT_DUPLICATE_NAME || err->fault == HEFT_FAULT_SAVE_INTERRUPTED)
+        err->fault = HEFT_FAULT_CALL;
+    int code = cli_fail(path, err);
+    if (damaged)
+        cli_complain("nothing was changed: new digests would hide that; heft verify tells all, and --delete heft.xxh3 and "
+                     "--delete heft.data_xxh3 take the digests out");
+    return code;
 }
 
 static heft_status edit_write_set(cli_edit *edit, const heft_save_options *options, heft_save_stats *stats,
@@ -284,30 +290,12 @@ static heft_status edit_write_set(cli_edit *edit, const heft_save_options *optio
     return status;
 }
 
-/* Where digests are made new with the names they must have been right: else damage that they would have told of gets good ones. */
-static int edit_check_digests(const cli_edit *edit) {
-    heft_error err;
-    for (uint32_t f = 0; f < edit->nfiles; f++) {
-        const cli_edit_file *file = &edit->files[f];
-        if (!file->changed || !file->options.digests) continue;
-        if (heft_archive_verify(file->archive, NULL, 0, NULL, NULL, NULL, &err) != HEFT_MISMATCH) continue;
-        err.fault = HEFT_FAULT_CALL; /* what to do follows */
-        (void)cli_fail(file->file.path, &err);
-        cli_complain("nothing was changed: new digests would hide that; heft verify tells all, and --delete heft.xxh3 and "
-                     "--delete heft.data_xxh3 take the digests out");
-        return CLI_REFUSED;
-    }
-    return CLI_OK;
-}
-
 static int edit_write(cli_edit *edit, heft_save_stats *stats) {
     cli_progress progress;
     heft_error err;
     heft_save_options options = {.struct_size = sizeof options, .progress = cli_progress_step, .progress_ctx = &progress};
     heft_status status;
     if (edit->args->in_place) return cli_edit_write_in_place(edit);
-    int code = edit_check_digests(edit);
-    if (code != CLI_OK) return code;
     cli_progress_start(&progress, edit->args->quiet);
     if (edit->is_set) {
         status = edit_write_set(edit, &options, stats, &err);
