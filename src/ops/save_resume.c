@@ -185,7 +185,7 @@ static heft_status resume_clean(const heft__target_folder *folder, heft__directo
     heft__arena arena;
     uint64_t nentries;
     heft__arena_init(&arena, &change->alloc);
-    heft_status status = heft__directory_list(directory, &arena, &entries, &nentries, err);
+    heft_status status = heft__directory_list_prefix(directory, ".heft-", &arena, &entries, &nentries, err);
     for (uint64_t i = 0; status == HEFT_OK && i < nentries; i++) {
         const char *name = entries[i].name;
         bool litter = false;

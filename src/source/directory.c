@@ -95,8 +95,10 @@ static int directory_compare(const void *a, const void *b) {
 }
 
 /* 0 or an errno. Entries grow by doubling within the arena. */
-static int directory_read(DIR *stream, heft__arena *arena, heft__directory_entry **entries, uint64_t *nentries) {
+static int directory_read(DIR *stream, const char *prefix, heft__arena *arena, heft__directory_entry **entries,
+                          uint64_t *nentries) {
     uint64_t capacity = 0, count = 0;
+    size_t prefix_len = strlen(prefix);
     heft__directory_entry *list = NULL;
     for (;;) {
         errno = 0;
@@ -105,6 +107,7 @@ static int directory_read(DIR *stream, heft__arena *arena, heft__directory_entry
         if (!found && errno) return errno;
         if (!found) break;
         if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0) continue;
+        if (strncmp(found->d_name, prefix, prefix_len) != 0) continue;
         if (count == capacity) {
             uint64_t more = capacity ? capacity * 2 : 64;
             heft__directory_entry *grown = heft__arena_alloc(arena, more * sizeof *grown, 8);
@@ -126,6 +129,11 @@ static int directory_read(DIR *stream, heft__arena *arena, heft__directory_entry
 
 heft_status heft__directory_list(heft__directory *directory, heft__arena *arena, heft__directory_entry **entries,
                                  uint64_t *nentries, heft_error *err) {
+    return heft__directory_list_prefix(directory, "", arena, entries, nentries, err);
+}
+
+heft_status heft__directory_list_prefix(heft__directory *directory, const char *prefix, heft__arena *arena,
+                                        heft__directory_entry **entries, uint64_t *nentries, heft_error *err) {
     *entries = NULL;
     *nentries = 0;
     /* A description of its own: a duplicate would share its position with other threads that list. */
@@ -137,7 +145,7 @@ heft_status heft__directory_list(heft__directory *directory, heft__arena *arena,
         close(fd);
         return heft__fail_errno(err, code, directory->path, "listing");
     }
-    int code = directory_read(stream, arena, entries, nentries);
+    int code = directory_read(stream, prefix, arena, entries, nentries);
     closedir(stream);
     return code ? heft__fail_errno(err, code, directory->path, "listing") : HEFT_OK;
 }

@@ -176,6 +176,9 @@ typedef struct heft__directory_entry {
 /* All entries but "." and "..", sorted by bytes, in `arena`. */
 heft_status heft__directory_list(heft__directory *directory, heft__arena *arena, heft__directory_entry **entries,
                                  uint64_t *nentries, heft_error *err);
+/* Those whose names begin so: the others are not examined, which on a network's file system takes a message each. */
+heft_status heft__directory_list_prefix(heft__directory *directory, const char *prefix, heft__arena *arena,
+                                        heft__directory_entry **entries, uint64_t *nentries, heft_error *err);
 /* Opens a file by one plain name under the directory (openat). Links are followed; with `beneath` only inside the folder
  * that lies `beneath_levels` above the directory (0: the directory itself), and a link that leaves is PERMISSION. `name` has
  * passed heft__path_component_fault. */

@@ -119,6 +119,11 @@ static void large_and_empty_folders(void **state) {
     assert_int_equal(heft__directory_list(directory, &arena, &entries, &n, NULL), HEFT_OK);
     assert_int_equal(n, 500);
     for (size_t i = 1; i < n; i++) assert_true(strcmp(entries[i - 1].name, entries[i].name) < 0);
+    assert_int_equal(heft__directory_list_prefix(directory, "model-0012", &arena, &entries, &n, NULL), HEFT_OK);
+    assert_int_equal(n, 10);
+    assert_string_equal(entries[0].name, "model-00120-of-00500.safetensors");
+    assert_int_equal(heft__directory_list_prefix(directory, "model-1", &arena, &entries, &n, NULL), HEFT_OK);
+    assert_int_equal(n, 0);
     heft__directory_close(directory);
     heft__arena_free(&arena);
 }
